@@ -1,0 +1,1 @@
+"""wordline: compiler, simulator and runtime for processing-in-memory devices."""
