@@ -1,1 +1,3 @@
-"""wordline: compiler, simulator and runtime for processing-in-memory devices."""
+"""wordline: compiler, cycle-level simulator and runtime for LLM inference on processing-in-memory devices."""
+
+__version__ = "0.1.0"

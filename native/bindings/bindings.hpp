@@ -1,0 +1,8 @@
+// One function a topic; each is defined in the bindings file of its name and called by module.cpp.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+void bind_build_info(nb::module_& m);

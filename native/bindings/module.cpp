@@ -1,0 +1,6 @@
+#include "bindings.hpp"
+
+NB_MODULE(_native, m) {
+    m.doc() = "Native core of wordline.";
+    bind_build_info(m);
+}
