@@ -18,6 +18,7 @@ LOCK   := $(if $(shell command -v flock),flock build/.lock)
 PROMPT ?= What is a word line in a memory chip?
 TOKENS ?= 48
 
+.DEFAULT_GOAL := help
 .PHONY: help run test test-all bench env native sanitized lint format types contracts docs-check clean
 
 help: ## what each target does
@@ -31,8 +32,7 @@ test: native ## the test suite, without the exhaustive and slow tests
 
 test-all: native sanitized ## every test, then the native tests again on a build with ASan and UBSan
 	$(PYTEST) $(ARGS)
-	OMP_NUM_THREADS=1 ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so)" \
-	  PYTHONPATH=build/asan/python $(PY) -m pytest -q -p no:xdist -m "not exhaustive and not slow" $(NATIVE_TESTS)
+	OMP_NUM_THREADS=1 $(PY) scripts/sanitized_pytest.py build/asan/python -q -m "not exhaustive and not slow" $(NATIVE_TESTS)
 
 bench: native ## the deterministic cycle table, compared with the committed baseline
 	OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
