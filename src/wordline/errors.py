@@ -33,7 +33,5 @@ class WordlineError(Exception):
         return _rebuild, (type(self), self.code, self.what, self.where, self.remedy)
 
 
-def _rebuild(
-    kind: type[WordlineError], code: str, what: str, where: str | None, remedy: str | None
-) -> WordlineError:
+def _rebuild(kind: type[WordlineError], code: str, what: str, where: str | None, remedy: str | None) -> WordlineError:
     return kind(code, what, where=where, remedy=remedy)

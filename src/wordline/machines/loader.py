@@ -1,0 +1,342 @@
+"""Reads machine files: inheritance, schema check, overrides.
+
+A file is TOML with the keys ``generation``, ``description``, ``abstract``, ``extends`` and one table per section of
+the schema, in which every constant is ``{ value = ..., unit = "...", source = "..." }``. Files without ``extends``
+must state everything; the others state what differs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, cast
+
+from wordline.errors import WordlineError
+from wordline.machines.machine import Field, Machine, collect_fields, unknown_field
+from wordline.machines.schema import SECTIONS, Quantity, Scalar, Table
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_HEADER: dict[str, type] = {"generation": str, "description": str, "abstract": bool, "extends": str}
+_ENTRY = {"value", "unit", "source"}
+#: Where an override begins in a variant name; a plus sign elsewhere belongs to the path of a file or to a number.
+_VARIANT = re.compile(r"\+(?=[a-z_]+\.[A-Za-z0-9_.]+=)")
+
+
+def list_machines() -> list[str]:
+    """Names of the machines that come with wordline, sorted; generation bases are not machines and not listed."""
+    return sorted(name for name, file in _shipped().items() if not _read(file, name).header.get("abstract", False))
+
+
+def load_machine(name_or_path: str, overrides: Mapping[str, Scalar] | None = None) -> Machine:
+    """Load a machine by name, by variant name ("gddr6-aim-chip+bank_unit.accumulators=2") or from a ``.toml`` file.
+
+    Args:
+        name_or_path: name from :func:`list_machines`, or a path that ends in ``.toml``; "+path=value" parts may follow.
+        overrides: dotted path -> value; text is read as the type of the field. They win over those in the name.
+
+    Raises:
+        WordlineError: "unknown-machine", "machine-file" (unreadable), "machine-schema" (a field of a file),
+            "unknown-field" or "machine-override" (an override).
+    """
+    base, *parts = _VARIANT.split(name_or_path)
+    settings: dict[str, Scalar] = {}
+    for part in parts:
+        path, _, text = part.partition("=")
+        settings[path] = text
+    settings.update(overrides or {})
+
+    source = _resolve(base)
+    layers = _layers(source)
+    header: dict[str, Any] = {}
+    entries: dict[str, Field] = {}
+    for layer in layers:
+        header.update(layer.header)
+        entries.update(layer.entries)
+    header["abstract"] = layers[-1].header.get("abstract", False)
+    if header["abstract"]:
+        sizes = [name for name in list_machines() if name.startswith(source.name)]
+        raise WordlineError(
+            "unknown-machine",
+            f"{source.name!r} is the base of a generation, not a machine",
+            where=source.label,
+            remedy=f"choose a size: {', '.join(sizes)}" if sizes else "extend it in a file of your own",
+        )
+    for key in ("generation", "description"):
+        if key not in header:
+            raise _schema_error(key, "is missing", source.label)
+
+    applied: dict[str, Scalar] = {}
+    for path in sorted(settings):
+        entries[path] = _override(path, settings[path], entries, f"{source.name}, override")
+        value = entries[path].value
+        applied[path] = ",".join(value) if isinstance(value, tuple) else value
+    name = "+".join([source.name, *(f"{path}={_text(value)}" for path, value in applied.items())])
+
+    sections = {section: _build(section, kind, entries, source.label) for section, kind in SECTIONS.items()}
+    _check_together(sections, applied, source)
+    return Machine(
+        name=name,
+        generation=header["generation"],
+        description=header["description"],
+        fields_by_path=collect_fields(sections, entries),
+        **sections,
+    )
+
+
+class _Source:
+    """A machine file: shipped with the package or the user's own."""
+
+    def __init__(self, name: str, file: Traversable | Path, label: str) -> None:
+        self.name = name
+        self.file = file
+        self.label = label  # what errors call it
+
+
+class _Layer:
+    """One file, checked: its header and its constants by dotted path."""
+
+    def __init__(self, header: dict[str, Any], entries: dict[str, Field]) -> None:
+        self.header = header
+        self.entries = entries
+
+
+def _shipped() -> dict[str, Traversable]:
+    folder = resources.files("wordline.machines")
+    return {file.name.removesuffix(".toml"): file for file in folder.iterdir() if file.name.endswith(".toml")}
+
+
+def _resolve(name_or_path: str, relative_to: Path | None = None) -> _Source:
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path).expanduser()
+        if relative_to is not None:
+            path = relative_to / path
+        return _Source(path.stem, path, str(path))
+    shipped = _shipped()
+    if name_or_path not in shipped:
+        known = list_machines()
+        near = difflib.get_close_matches(name_or_path, known, n=3, cutoff=0.3) or known
+        raise WordlineError(
+            "unknown-machine",
+            f"there is no machine {name_or_path!r}",
+            remedy=f"nearest names: {', '.join(near)}; or give the path of a .toml file",
+        )
+    return _Source(name_or_path, shipped[name_or_path], f"{name_or_path}.toml")
+
+
+def _layers(source: _Source) -> list[_Layer]:
+    """The file and all it extends, base first."""
+    layers: list[_Layer] = []
+    seen: set[str] = set()
+    while True:
+        if source.label in seen:
+            raise WordlineError("machine-file", "machine files extend each other in a circle", where=source.label)
+        seen.add(source.label)
+        layer = _read(source.file, source.label)
+        layers.append(layer)
+        parent = layer.header.get("extends")
+        if parent is None:
+            return layers[::-1]
+        source = _resolve(parent, Path(str(source.file)).parent)
+
+
+def _read(file: Traversable | Path, label: str) -> _Layer:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise WordlineError(
+            "machine-file", f"the machine file cannot be read: {reason}", where=label, remedy="check the path"
+        ) from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise WordlineError("machine-file", f"the machine file is not valid TOML: {error}", where=label) from error
+
+    header: dict[str, Any] = {}
+    entries: dict[str, Field] = {}
+    for key, content in data.items():
+        if key in _HEADER:
+            if not isinstance(content, _HEADER[key]):
+                raise _schema_error(key, f"must be {_KINDS[_HEADER[key]]}", label)
+            header[key] = content
+        elif key in SECTIONS:
+            if not isinstance(content, dict):
+                raise _schema_error(key, "must be a table", label)
+            _read_section(key, content, entries, label)
+        else:
+            near = difflib.get_close_matches(key, [*SECTIONS, *_HEADER], n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise _schema_error(key, f"is neither a section nor a header key{hint}", label)
+    return _Layer(header, entries)
+
+
+def _read_section(section: str, content: dict[str, Any], entries: dict[str, Field], label: str) -> None:
+    known = {path: spec for path, spec in _quantities().items() if path.startswith(section + ".")}
+    tables = {path.rsplit(".", 1)[0] for path in known if path.count(".") == 2}
+    for key, entry in content.items():
+        path = f"{section}.{key}"
+        if path in tables:
+            if not isinstance(entry, dict):
+                raise _schema_error(path, "must be a table of constants", label)
+            children = {f"{path}.{child}": value for child, value in entry.items()}
+        else:
+            children = {path: entry}
+        for child, value in children.items():
+            if child not in known:
+                error = unknown_field(child, known, label)
+                raise _schema_error(child, "is not in the schema", label, error.remedy)
+            entries[child] = _entry(child, value, label)
+
+
+def _entry(path: str, entry: Any, label: str) -> Field:
+    if not isinstance(entry, dict):
+        raise _schema_error(path, "is a bare value", label, 'write { value = ..., unit = "...", source = "..." }')
+    missing = sorted(_ENTRY - set(entry))
+    if missing:
+        raise _schema_error(path, f"lacks {' and '.join(missing)}", label)
+    extra = sorted(set(entry) - _ENTRY)
+    if extra:
+        raise _schema_error(path, f"has the unknown key {extra[0]!r}", label)
+    kind, spec = _quantities()[path]
+    if entry["unit"] != spec.unit:
+        raise _schema_error(path, f"has the unit {entry['unit']!r}, the schema says {spec.unit!r}", label)
+    source = entry["source"]
+    if not isinstance(source, str) or not source.strip():
+        raise _schema_error(path, "has no source", label)
+    problem, value = _check(entry["value"], kind, spec)
+    if problem:
+        raise _schema_error(path, problem, label)
+    return Field(value, spec.unit, source)
+
+
+def _override(path: str, value: Scalar, entries: Mapping[str, Field], where: str) -> Field:
+    quantities = _quantities()
+    if path not in quantities:
+        section, _, key = path.partition(".")
+        derived = getattr(SECTIONS.get(section), "DERIVED", {})
+        if key in derived:
+            raise WordlineError(
+                "machine-override",
+                f"{path} is derived and cannot be set",
+                where=where,
+                remedy=f"set the fields it follows from: {derived[key][1]}",
+            )
+        raise unknown_field(path, quantities, where)
+    kind, spec = quantities[path]
+    problem, checked = _check(_parse(value, kind) if isinstance(value, str) else value, kind, spec)
+    if problem:
+        raise WordlineError("machine-override", f"{path} {problem}", where=where)
+    before = entries.get(path)
+    was = f" (was {_text(before.value)}: {before.source})" if before else ""
+    return Field(checked, spec.unit, f"override{was}")
+
+
+def _parse(text: str, kind: type) -> Any:
+    """Text of a command line as the type of the field; text that does not parse is left to the type check."""
+    try:
+        if kind is int:
+            return int(text, 0)
+        if kind is float:
+            return float(text)
+    except ValueError:
+        return text
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
+    if kind is tuple:
+        return text.split(",")
+    return text
+
+
+def _check(value: Any, kind: type, spec: Quantity) -> tuple[str, Any]:
+    """(problem, value as stored); the problem is empty if the value is of the type and in range."""
+    if kind is tuple:
+        if not isinstance(value, list | tuple) or not value or not all(isinstance(item, str) for item in value):
+            return "must be a non-empty list of names", value
+        unknown = [item for item in value if item not in spec.words]
+        if unknown:
+            return f"must be among {', '.join(spec.words)}, not {unknown[0]!r}", value
+        return "", tuple(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if type(value) is not kind:
+        return f"must be {_KINDS[kind]}, not {value!r}", value
+    if spec.words and value not in spec.words:
+        return f"must be one of {', '.join(spec.words)}, not {value!r}", value
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"must be finite, not {value!r}", value
+    if spec.low is not None and spec.high is not None and not spec.low <= value <= spec.high:
+        return f"must be between {spec.low:,g} and {spec.high:,g}, not {value!r}", value
+    return "", value
+
+
+def _quantities() -> dict[str, tuple[type, Quantity]]:
+    """Every settable path with its type (int, float, bool, str, or tuple for a list of names) and its quantity."""
+    if not _QUANTITIES:
+        for section, kind in SECTIONS.items():
+            hints = typing.get_type_hints(kind)
+            for entry in fields(kind):
+                spec: Quantity = entry.metadata["quantity"]
+                if hints[entry.name] is Table:
+                    number = int if spec.unit == "cycle" else float
+                    for key in spec.keys:
+                        _QUANTITIES[f"{section}.{entry.name}.{key}"] = (number, spec)
+                else:
+                    _QUANTITIES[f"{section}.{entry.name}"] = (
+                        typing.get_origin(hints[entry.name]) or hints[entry.name],
+                        spec,
+                    )
+    return _QUANTITIES
+
+
+_QUANTITIES: dict[str, tuple[type, Quantity]] = {}
+
+
+def _build(section: str, kind: type, entries: Mapping[str, Field], label: str) -> Any:
+    values: dict[str, Any] = {}
+    for entry in fields(kind):
+        spec: Quantity = entry.metadata["quantity"]
+        paths = [f"{section}.{entry.name}.{key}" for key in spec.keys] or [f"{section}.{entry.name}"]
+        for path in paths:
+            if path not in entries:
+                raise _schema_error(path, "is missing", label)
+        if spec.keys:
+            numbers = [cast(float, entries[path].value) for path in paths]
+            values[entry.name] = Table(dict(zip(spec.keys, numbers, strict=True)))
+        else:
+            values[entry.name] = entries[paths[0]].value
+    return kind(**values)
+
+
+def _check_together(sections: Mapping[str, Any], applied: Mapping[str, Scalar], source: _Source) -> None:
+    """Relations between fields that every part of wordline relies on."""
+    organisation, bank_unit, timing = sections["organisation"], sections["bank_unit"], sections["timing"]
+    problems = []
+    if organisation.banks % organisation.bank_groups:
+        problems.append("organisation.banks must be a multiple of organisation.bank_groups")
+    if organisation.column_bytes != 2 * bank_unit.lanes:
+        problems.append("organisation.column_bytes must hold one bf16 for each of bank_unit.lanes")
+    if timing.nREFI <= timing.nRFC + timing.nRP:
+        problems.append("timing.nREFI must be longer than timing.nRFC + timing.nRP, or refresh leaves no time to work")
+    if problems:
+        code = "machine-override" if applied else "machine-schema"
+        raise WordlineError(code, "; ".join(problems), where=source.label)
+
+
+def _schema_error(path: str, problem: str, label: str, remedy: str | None = None) -> WordlineError:
+    return WordlineError("machine-schema", f"{path} {problem}", where=label, remedy=remedy)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
