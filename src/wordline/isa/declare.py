@@ -1,0 +1,117 @@
+"""How an instruction is declared: once, with its encoding, meaning, timing class and description together.
+
+Everything else about an instruction (encoder, decoder, disassembler, verifier, documentation table, C++ header) is derived from its
+:class:`Instruction`. An instruction is a sequence of 64-bit words: a header (opcode in bits 0-7, total length in words in bits 8-15, then
+the header fields in declaration order from bit 16), the fixed words, then the repeated groups whose counts are header fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+OPCODE_BITS = 8
+LENGTH_BITS = 8
+HEADER_BITS = OPCODE_BITS + LENGTH_BITS
+
+
+class Engine(Enum):
+    """The kinds of instruction stream of a device."""
+
+    CHANNEL = 0
+    VECTOR = 1
+    LINK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """An integer of ``width`` bits in the header or in a packed word. ``names`` gives symbolic values for printing."""
+
+    name: str
+    width: int
+    description: str
+    signed: bool = False
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AffineWord:
+    """One word that holds an affine operand. ``kind`` is the bound that verification and execution check it against:
+    ``row column buffer accumulator bank count scratch word value`` (see ``verify.py``)."""
+
+    name: str
+    kind: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWord:
+    """One word of bit fields, from bit 0 up."""
+
+    name: str
+    bits: tuple[Bits, ...]
+    description: str
+
+
+Word = AffineWord | PackedWord
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``words`` repeated as often as the header field ``count_field`` says."""
+
+    name: str
+    count_field: str
+    words: tuple[Word, ...]
+    description: str
+
+
+Semantics = Callable[[Any, Any], None]
+"""``semantics(state, operands)``: change the reference state; ``operands`` has every field, evaluated word and group as an attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One declared instruction.
+
+    ``timing`` names the rule set the cycle model applies (``docs/device-programs.md``); ``semantics`` is its bit-exact NumPy meaning, ``None`` for
+    what changes no data (row commands) or is control flow that the command processor itself executes.
+    """
+
+    name: str
+    opcode: int
+    engines: tuple[Engine, ...]
+    timing: str
+    description: str
+    fields: tuple[Bits, ...] = ()
+    words: tuple[Word, ...] = ()
+    groups: tuple[Group, ...] = ()
+    semantics: Semantics | None = None
+    writes_register: bool = False
+
+    @property
+    def identifier(self) -> str:
+        """CamelCase name for C++: ``RDMAC16`` -> ``Rdmac16``."""
+        return self.name.capitalize()
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """All instructions of one generation; opcodes and names are unique."""
+
+    generation: str
+    version: int
+    instructions: tuple[Instruction, ...]
+    by_name: dict[str, Instruction] = field(init=False, repr=False)
+    by_opcode: dict[int, Instruction] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {i.name: i for i in self.instructions})
+        object.__setattr__(self, "by_opcode", {i.opcode: i for i in self.instructions})
+        if len(self.by_name) != len(self.instructions) or len(self.by_opcode) != len(self.instructions):
+            raise ValueError(f"duplicate instruction name or opcode in generation {self.generation}")
+        for instruction in self.instructions:
+            if sum(b.width for b in instruction.fields) > 64 - HEADER_BITS:
+                raise ValueError(f"{instruction.name}: header fields exceed {64 - HEADER_BITS} bits")

@@ -1,0 +1,148 @@
+"""Bank and buffer commands of a channel stream (rules: ``docs/device-programs.md``).
+
+A column is 32 bytes: 16 bf16 elements. Column commands name their row; when another row is open the engine turns the row itself (implicit
+opening), so an explicit ``PREA``/``ACT16`` ahead of use only moves the turn earlier. A burst covers ``count`` consecutive columns.
+Reference state: ``state.bank(b)`` uint16 [rows, columns, 16] (sparse), ``state.buffer`` uint16 [buffer columns, 16], ``state.accumulators`` float32
+[accumulators, banks], ``state.scratch_columns(offset, n)`` a writable uint16 [n, 16] view of this channel's scratch.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from wordline.isa.declare import AffineWord, Bits, Engine, Instruction
+from wordline.numerics.mac import mac_column, readout_bf16
+
+CHANNEL = (Engine.CHANNEL,)
+BANK = AffineWord("bank", "bank", "bank of the channel")
+ROW = AffineWord("row", "row", "DRAM row")
+COLUMN = AffineWord("column", "column", "first column of the burst")
+BUFFER = AffineWord("buffer", "buffer", "first column in the global buffer")
+ACCUMULATOR = AffineWord("accumulator", "accumulator", "accumulator index, the same in every bank")
+COUNT = AffineWord("count", "count", "burst length; nothing happens when it is <= 0")
+SOURCE = AffineWord("source", "scratch", "byte offset in this channel's scratch")
+TARGET = AffineWord("target", "scratch", "byte offset in this channel's scratch")
+
+
+def _mac16(state: Any, o: SimpleNamespace) -> None:
+    columns = state.all_bank_columns(o.row, o.column, o.count)  # [count, banks, 16]
+    accumulator = state.accumulators[o.accumulator]
+    for i in range(o.count):
+        accumulator = mac_column(accumulator, columns[i], state.buffer[o.buffer + i][None, :])
+    state.accumulators[o.accumulator] = accumulator
+
+
+def _mac(state: Any, o: SimpleNamespace) -> None:
+    columns = state.bank_columns(o.bank, o.row, o.column, o.count)  # [count, 16]
+    accumulator = state.accumulators[o.accumulator, o.bank]
+    for i in range(o.count):
+        accumulator = mac_column(accumulator, columns[i], state.buffer[o.buffer + i])
+    state.accumulators[o.accumulator, o.bank] = accumulator
+
+
+def _rd(state: Any, o: SimpleNamespace) -> None:
+    state.scratch_columns(o.target, o.count)[:] = state.bank_columns(o.bank, o.row, o.column, o.count)
+
+
+def _wr(state: Any, o: SimpleNamespace) -> None:
+    state.bank_columns(o.bank, o.row, o.column, o.count)[:] = state.scratch_columns(o.source, o.count)
+
+
+def _wre(state: Any, o: SimpleNamespace) -> None:
+    element = state.scratch_element(o.source)
+    lanes = np.array([bool(o.lanes >> lane & 1) for lane in range(16)])
+    state.bank_columns(o.bank, o.row, o.column, 1)[0, lanes] = element
+
+
+def _rdcp(state: Any, o: SimpleNamespace) -> None:
+    state.buffer[o.buffer : o.buffer + o.count] = state.bank_columns(o.bank, o.row, o.column, o.count)
+
+
+def _wrcp(state: Any, o: SimpleNamespace) -> None:
+    state.bank_columns(o.bank, o.row, o.column, o.count)[:] = state.buffer[o.buffer : o.buffer + o.count]
+
+
+def _wrgb(state: Any, o: SimpleNamespace) -> None:
+    state.buffer[o.buffer : o.buffer + o.count] = state.scratch_columns(o.source, o.count)
+
+
+def _wrmac16(state: Any, o: SimpleNamespace) -> None:
+    for i in range(o.count):
+        bias = state.scratch_columns(o.source + (32 * i if o.advance else 0), 1)[0]
+        state.accumulators[o.accumulator + i] = (bias.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _rdmac16(state: Any, o: SimpleNamespace) -> None:
+    state.scratch_columns(o.target, o.count)[:] = readout_bf16(state.accumulators[o.accumulator : o.accumulator + o.count])
+
+
+BANK_COMMANDS = (
+    Instruction("ACT", 32, CHANNEL, "row", "Open a row of one bank.", (), (BANK, ROW)),
+    Instruction("ACT16", 33, CHANNEL, "row", "Open the same row in all banks of the channel.", (), (ROW,)),
+    Instruction("PRE", 34, CHANNEL, "row", "Close the row of one bank.", (), (BANK,)),
+    Instruction("PREA", 35, CHANNEL, "row", "Close the rows of all banks.", (), ()),
+    Instruction("REF", 36, CHANNEL, "refresh", "Refresh all banks (all must be closed); takes one from the refresh debt.", (), ()),
+    Instruction(
+        "TMOD",
+        37,
+        CHANNEL,
+        "mode",
+        "Switch to register mode (1) or normal mode (0) ahead of need; without it the engine switches when a command needs the other mode. "
+        "Nothing happens when the mode is already right.",
+        (Bits("mode", 1, "mode after the command", names=("normal", "register")),),
+    ),
+    Instruction(
+        "MAC16",
+        40,
+        CHANNEL,
+        "mac16",
+        "In every bank, for each column of the burst: accumulator += dot(bank column, buffer column).",
+        (),
+        (ROW, COLUMN, BUFFER, ACCUMULATOR, COUNT),
+        (),
+        _mac16,
+    ),
+    Instruction("MAC", 41, CHANNEL, "mac", "MAC16 in one bank.", (), (BANK, ROW, COLUMN, BUFFER, ACCUMULATOR, COUNT), (), _mac),
+    Instruction("RD", 42, CHANNEL, "rd", "Read columns of one bank into this channel's scratch.", (), (BANK, ROW, COLUMN, COUNT, TARGET), (), _rd),
+    Instruction("WR", 43, CHANNEL, "wr", "Write columns of one bank from this channel's scratch.", (), (BANK, ROW, COLUMN, COUNT, SOURCE), (), _wr),
+    Instruction(
+        "WRE",
+        44,
+        CHANNEL,
+        "wr",
+        "Masked write of one column: the bf16 element at `source` is replicated to the lanes whose bit is set in `lanes`; other lanes keep their value.",
+        (),
+        (BANK, ROW, COLUMN, SOURCE, AffineWord("lanes", "value", "lane mask, bit i for lane i")),
+        (),
+        _wre,
+    ),
+    Instruction("RDCP", 45, CHANNEL, "rdcp", "Copy columns of one bank into the global buffer.", (), (BANK, ROW, COLUMN, BUFFER, COUNT), (), _rdcp),
+    Instruction("WRCP", 46, CHANNEL, "wrcp", "Copy columns of the global buffer into one bank.", (), (BANK, ROW, COLUMN, BUFFER, COUNT), (), _wrcp),
+    Instruction("WRGB", 48, CHANNEL, "wrgb", "Fill buffer columns from this channel's scratch; other columns stay.", (), (BUFFER, COUNT, SOURCE), (), _wrgb),
+    Instruction(
+        "WRMAC16",
+        49,
+        CHANNEL,
+        "wrmac16",
+        "Set `count` accumulators from `accumulator` up, in every bank, to bf16 values of scratch (one column of 16, one element a bank; the next column "
+        "for the next accumulator if `advance`, else the same one).",
+        (Bits("advance", 1, "1: next scratch column for each accumulator", names=("same", "advance")),),
+        (ACCUMULATOR, COUNT, SOURCE),
+        (),
+        _wrmac16,
+    ),
+    Instruction(
+        "RDMAC16",
+        50,
+        CHANNEL,
+        "rdmac16",
+        "Read `count` accumulators from `accumulator` up, rounded to bf16, into scratch: one column of 16 (one element a bank) each. Does not clear.",
+        (),
+        (ACCUMULATOR, COUNT, TARGET),
+        (),
+        _rdmac16,
+    ),
+)
