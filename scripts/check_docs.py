@@ -1,4 +1,4 @@
-"""Check the documentation: every relative link leads to a file, every `make` target and `wordline` subcommand that it names exists."""
+"""Check the documentation: relative links lead to files, and the `make` targets and `wordline` subcommands exist."""
 
 from __future__ import annotations
 

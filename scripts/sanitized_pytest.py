@@ -1,7 +1,7 @@
 """Run pytest on the sanitizer build: scripts/sanitized_pytest.py PACKAGE_PARENT PYTEST_ARGS...
 
-PACKAGE_PARENT holds a copy of the package whose native module was built with ASan and UBSan. The sanitizer's run-time library
-has to be loaded before the interpreter's own code, so this script starts itself again with it preloaded.
+PACKAGE_PARENT holds a copy of the package whose native module was built with ASan and UBSan. The sanitizer's run-time
+library has to be loaded before the interpreter's own code, so this script starts itself again with it preloaded.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Simulation of device programs, and the physical limits they are compared with."""
