@@ -1,0 +1,1 @@
+"""The kernel level: what each engine does, over symbolic scratch buffers and registers."""
