@@ -1,0 +1,40 @@
+"""The compiled file: a folder ``NAME.wl/`` that every device loads, written atomically and checked before use."""
+
+from wordline.artifact.artifact import Artifact, open_artifact
+from wordline.artifact.manifest import (
+    ArgumentNames,
+    Entry,
+    KvLayout,
+    LogitsOutput,
+    MachineRef,
+    Manifest,
+    MemoryMap,
+    ModelInfo,
+    Part,
+    Range,
+    ScratchAllocation,
+    TokenizerInfo,
+    WeightPlacement,
+)
+from wordline.artifact.write import ArtifactContents, EntryContents, write_artifact
+
+__all__ = [
+    "ArgumentNames",
+    "Artifact",
+    "ArtifactContents",
+    "Entry",
+    "EntryContents",
+    "KvLayout",
+    "LogitsOutput",
+    "MachineRef",
+    "Manifest",
+    "MemoryMap",
+    "ModelInfo",
+    "Part",
+    "Range",
+    "ScratchAllocation",
+    "TokenizerInfo",
+    "WeightPlacement",
+    "open_artifact",
+    "write_artifact",
+]

@@ -1,0 +1,178 @@
+"""The records of ``manifest.json``: what is in an artifact, where, and how the runtime drives it.
+
+All sizes are bytes unless a name says rows, words or tokens; rows are DRAM rows, which exist in every bank of every
+channel (one row of the device is ``channels * banks * columns * column_bytes`` bytes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMA = 1
+MANIFEST, PROGRAM, WEIGHTS, TOKENIZER = "manifest.json", "program.bin", "weights.bin", "tokenizer.json"
+ENTRY_ALIGNMENT = 64
+"""Entry images start at multiples of this in ``program.bin``, so that they can be read as 64-bit words in place."""
+
+
+class ArgumentNames:
+    """Names of argument words that the runtime writes or reads; an entry maps names to word indices.
+
+    A 64-bit host address takes two words, low word first, at the index of its name.
+    """
+
+    TOKEN = "token"
+    POSITION = "position"
+    FLAGS = "flags"
+    PAGE_TABLE_BASE = "page_table_base"
+    LOGITS_ADDRESS = "logits_address"
+    NEXT_TOKEN = "next_token"
+    REQUIRED = (TOKEN, POSITION, FLAGS, PAGE_TABLE_BASE, LOGITS_ADDRESS, NEXT_TOKEN)
+    ADDRESSES = (LOGITS_ADDRESS,)
+
+    FLAG_LOGITS = 1
+    """Compute the logits and their argmax."""
+    FLAG_SEND = 2
+    """Send the logits to the host as well."""
+
+
+@dataclass(frozen=True)
+class MachineRef:
+    """The machine an artifact is for. ``name`` includes overrides and loads a shipped machine again."""
+
+    name: str
+    hash: str
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """The model. ``sha256`` is that of the source file, None for a config without weights.
+
+    ``shape`` holds ``layers hidden ffn heads kv_heads head_dim vocab``: what the limits need.
+    """
+
+    name: str
+    architecture: str
+    source: str
+    sha256: str | None
+    parameters: int
+    shape: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Instructions ``first`` to ``last`` (inclusive) of a stream and the operation they come from.
+
+    ``kind`` groups operations in reports ("linear", "attention", "vector", ...); ``loc`` is the place in the model.
+    """
+
+    stream: int
+    first: int
+    last: int
+    op: str
+    kind: str
+    loc: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: its image in ``program.bin`` and its argument block."""
+
+    offset: int
+    bytes: int
+    arguments: dict[str, int]
+    argument_words: int
+    provenance: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class KvLayout:
+    """The KV cache. A page holds ``page_tokens`` tokens of one KV head (K, then V) on one channel, in ``rows_per_page`` rows.
+
+    Page ``p`` of head ``h`` is on channel ``(p + h) % channels``. Entry ``((layer * kv_heads + h) * pages_per_channel +
+    p // channels) * channels + channel`` of the page table is the page's first row on that channel.
+    Rows from ``first_row`` on may be used for pages.
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    page_tokens: int
+    rows_per_page: int
+    pages_per_channel: int
+    first_row: int
+    max_context: int
+
+
+@dataclass(frozen=True)
+class ScratchAllocation:
+    """A buffer in scratch. ``first`` and ``last`` are the tasks (in program order) between which it is alive."""
+
+    name: str
+    offset: int
+    bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class WeightPlacement:
+    """A constant of the model in DRAM: ``rows`` rows from ``first_row``, in every bank."""
+
+    name: str
+    first_row: int
+    rows: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MemoryMap:
+    """Rows ``[0, weight_rows)`` hold ``weights.bin``; the rows after them are free for KV pages."""
+
+    weight_rows: int
+    weights: tuple[WeightPlacement, ...]
+    kv: KvLayout
+    scratch: tuple[ScratchAllocation, ...]
+
+
+@dataclass(frozen=True)
+class LogitsOutput:
+    """How logits arrive at the host: ``padded`` elements of ``dtype`` (bf16, f32), the first ``vocab`` of which count."""
+
+    dtype: str
+    vocab: int
+    padded: int
+
+
+@dataclass(frozen=True)
+class TokenizerInfo:
+    """What ``tokenizer.json`` does not say: the chat template, and ids with a meaning."""
+
+    chat_template: str | None
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    add_bos: bool
+
+
+@dataclass(frozen=True)
+class Part:
+    """Length and SHA-256 (hex) of a file of the artifact."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``manifest.json``, without its own digest."""
+
+    schema: int
+    wordline_version: str
+    generation: str
+    machine: MachineRef
+    model: ModelInfo
+    entries: dict[str, Entry]
+    memory: MemoryMap
+    logits: LogitsOutput
+    tokenizer: TokenizerInfo | None
+    parts: dict[str, Part]
