@@ -15,6 +15,12 @@ fi
 built=$(ls -t "$build"/_native.*so | head -n 1)
 name=$(basename "$built")
 if ! cmp -s "$built" "$package/$name"; then
+  # The stub tells mypy what the module offers; a sanitizer build does not load into a plain interpreter, and needs none.
+  if ! grep -q '^WORDLINE_SANITIZE:BOOL=ON' "$build/CMakeCache.txt"; then
+    "$python" -m nanobind.stubgen -q -i "$build" -m _native -o "$build/_native.pyi"
+    cp "$build/_native.pyi" "$package/._native.pyi.new"
+    mv -f "$package/._native.pyi.new" "$package/_native.pyi"
+  fi
   cp "$built" "$package/.$name.new"
   mv -f "$package/.$name.new" "$package/$name"
   echo "built $package/$name"

@@ -1,7 +1,7 @@
 """Check that no kernel object exports a shared inline function: scripts/check_kernel_symbols.py BUILD_DIR
 
 Kernels are compiled once per instruction-set variant. An inline function or template with external linkage that is not
-in the variant's own namespace becomes a weak symbol of which the linker keeps one copy, perhaps the AVX-512 one, and the
+in the variant's own namespace becomes a weak symbol of which the linker keeps one copy, perhaps the AVX-512 one; the
 portable code then dies on a processor without AVX-512. Exit code 1 lists each such symbol.
 """
 

@@ -37,5 +37,13 @@ def simd() -> Simd:
     raise _bad("WORDLINE_SIMD", value, f"one of {', '.join(_SIMD)}")
 
 
+def traceback() -> bool:
+    """WORDLINE_TRACEBACK: 1 shows the traceback of an internal error of the command line. Default: 0."""
+    value = os.environ.get("WORDLINE_TRACEBACK") or "0"
+    if value not in ("0", "1"):
+        raise _bad("WORDLINE_TRACEBACK", value, "0 or 1")
+    return value == "1"
+
+
 def _bad(name: str, value: str, wanted: str) -> WordlineError:
     return WordlineError("bad-knob", f"{name} is {value!r}", where="environment", remedy=f"set {name} to {wanted}")
