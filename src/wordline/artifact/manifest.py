@@ -86,7 +86,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class KvLayout:
-    """The KV cache. A page holds ``page_tokens`` tokens of one KV head (K, then V) on one channel, in ``rows_per_page`` rows.
+    """The KV cache. A page: ``page_tokens`` tokens of one KV head on one channel, K then V, ``rows_per_page`` rows.
 
     Page ``p`` of head ``h`` is on channel ``(p + h) % channels``. Entry ``((layer * kv_heads + h) * pages_per_channel +
     p // channels) * channels + channel`` of the page table is the page's first row on that channel.
@@ -137,7 +137,7 @@ class MemoryMap:
 
 @dataclass(frozen=True)
 class LogitsOutput:
-    """How logits arrive at the host: ``padded`` elements of ``dtype`` (bf16, f32), the first ``vocab`` of which count."""
+    """How logits arrive at the host: ``padded`` elements of ``dtype`` (bf16, f32); the first ``vocab`` count."""
 
     dtype: str
     vocab: int

@@ -39,7 +39,7 @@ from wordline.errors import WordlineError
 
 @dataclass(frozen=True)
 class EntryContents:
-    """One entry point: the image of its program (``Program.to_bytes``), its arguments, and where its code comes from."""
+    """One entry point: the image of its program (``Program.to_bytes``), its arguments, where its code comes from."""
 
     image: bytes
     arguments: Mapping[str, int]
