@@ -23,7 +23,7 @@ NO_LIMIT = Linear(IMM_RANGE[1])
 
 @dataclass(frozen=True, slots=True)
 class PassOperand:
-    """A strided vector in scratch; ``offset`` is in bytes of the linear space from the start of the buffer on channel 0."""
+    """A strided vector in scratch; ``offset``: bytes of the linear space from the start of the buffer on channel 0."""
 
     buffer: ScratchBuffer
     offset: Linear
@@ -38,7 +38,7 @@ class PassOperand:
 
 @dataclass(frozen=True, slots=True)
 class SharedScalar:
-    """A shared register as a scalar: its word as float32, or as an integer that is converted (results of ``argmax``)."""
+    """A shared register as a scalar: its word as float32, or as an integer to convert (a result of ``argmax``)."""
 
     register: SharedRegister
     integer: bool = False
