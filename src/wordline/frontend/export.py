@@ -1,0 +1,134 @@
+"""Trace one decode step of a transformers causal language model with `torch.export`, without allocating its weights."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.export import Dim, ExportedProgram
+from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from wordline.errors import WordlineError
+from wordline.frontend.attention import IMPLEMENTATION
+
+_TRACE_BATCH = 2
+"""Batch of the example inputs: torch.export keeps a dimension symbolic only if its example is larger than 1."""
+
+_MAX_BATCH = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedStep:
+    """A traced decode step.
+
+    Attributes:
+        program: torch.export's program; inputs token and position (int32, [batch]); outputs logits and next token.
+        tables: values of the buffers that the configuration determines (rotary frequencies), by buffer name.
+        aliases: parameter name to the name of the tensor it shares; identity for most.
+        parameters: shape of each parameter under its shared name.
+    """
+
+    program: ExportedProgram
+    tables: dict[str, NDArray[np.generic]]
+    aliases: dict[str, str]
+    parameters: dict[str, tuple[int, ...]]
+
+
+class _DecodeStep(torch.nn.Module):
+    """Token and position of each lane to logits and the greedy next token."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, token: torch.Tensor, position: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        outputs = self.model(
+            input_ids=token[:, None], position_ids=position[:, None], use_cache=False, return_dict=False
+        )
+        logits = outputs[0][:, 0]
+        return logits, torch.argmax(logits, dim=-1).to(torch.int32)
+
+
+def export_decode_step(config: PretrainedConfig) -> ExportedStep:
+    """Trace the model that a configuration describes.
+
+    Args:
+        config: configuration of a causal language model; not changed.
+
+    Raises:
+        WordlineError: "unsupported-architecture": transformers has no causal language model for it;
+            "export-failed": the model's code cannot be traced.
+    """
+    model = _model_on_meta(config)
+    step = _DecodeStep(model)
+    token = torch.zeros(_TRACE_BATCH, dtype=torch.int32, device="meta")
+    batch = Dim("batch", max=_MAX_BATCH)
+    try:
+        with torch.no_grad():
+            program = torch.export.export(
+                step, (token, torch.zeros_like(token)), dynamic_shapes=({0: batch}, {0: batch}), strict=False
+            )
+    except Exception as error:  # torch.export raises many unrelated types
+        raise WordlineError(
+            "export-failed",
+            f"the decode step of {type(model).__name__} cannot be traced: {_first_line(error)}",
+            where=_raised_at(error),
+            remedy="use a model whose decode step has no data-dependent Python branches",
+        ) from error
+    names = dict(model.named_parameters(remove_duplicate=False))
+    shared: dict[int, str] = {}
+    aliases = {name: shared.setdefault(id(parameter), name) for name, parameter in names.items()}
+    parameters = {name: tuple(names[name].shape) for name in shared.values()}
+    return ExportedStep(program, _configured_tables(model), aliases, parameters)
+
+
+def _model_on_meta(config: PretrainedConfig) -> PreTrainedModel:
+    config = copy.deepcopy(config)
+    # Private to transformers, but the only switch `from_config` offers for a registered attention function is this name.
+    config._attn_implementation = IMPLEMENTATION
+    config.use_cache = False
+    try:
+        with torch.device("meta"):
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except ValueError as error:
+        raise WordlineError(
+            "unsupported-architecture",
+            f"'{config.model_type}' is not a causal language model: {_first_line(error)}",
+            remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+        ) from error
+    return model.eval()
+
+
+def _configured_tables(model: PreTrainedModel) -> dict[str, NDArray[np.generic]]:
+    """Values of buffers that no checkpoint holds, computed by transformers' own initialisation on the CPU."""
+    tables: dict[str, NDArray[np.generic]] = {}
+    for prefix, module in model.named_modules():
+        transient = module._non_persistent_buffers_set
+        if not transient or any(True for _ in module.children()):
+            continue
+        real: Any = copy.deepcopy(module).to_empty(device="cpu")
+        with torch.no_grad():
+            model._init_weights(real)
+        for name in transient:
+            tables[f"{prefix}.{name}" if prefix else name] = getattr(real, name).numpy()
+    return tables
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _raised_at(error: BaseException) -> str | None:
+    """The innermost frame inside a model's own code."""
+    place = None
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "/models/" in code.co_filename:
+            place = f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,136 @@
+"""Load a model: GGUF file, Hugging Face directory or bare configuration -> graph, configuration, tokenizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import AutoConfig, PretrainedConfig
+
+from wordline.errors import WordlineError
+from wordline.frontend import checkpoint, gguf_model
+from wordline.frontend.export import ExportedStep, export_decode_step
+from wordline.frontend.gguf_file import GGUFFile
+from wordline.frontend.lower import lower
+from wordline.frontend.tokenizer import TokenizerFiles, tokenizer_of
+from wordline.graph.ir import Graph
+
+_WeightReader = Callable[[ExportedStep], Mapping[str, NDArray[np.generic]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedModel:
+    """A model ready to compile.
+
+    Attributes:
+        graph: its decode step, canonical; weights bound as float32 unless loaded from a bare configuration.
+        config: the model's configuration as plain data (transformers' field names).
+        tokenizer: what the runtime needs to turn text into tokens; None if the source has none.
+        metadata: "name", "source", "architecture", "max_context", "parameters" (count of weight elements).
+    """
+
+    graph: Graph
+    config: dict[str, Any]
+    tokenizer: TokenizerFiles | None
+    metadata: dict[str, Any]
+
+
+def load_model(source: str | Path, bind: bool = True) -> ImportedModel:
+    """Load a model offline.
+
+    Args:
+        source: a .gguf file, a directory with config.json and safetensors, or a config.json alone.
+        bind: read the weights; False leaves them unbound. A config.json alone never has any.
+
+    Raises:
+        WordlineError: the source is missing, damaged, of an unsupported architecture, or contains operations that
+            have no lowering.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _load_directory(path, bind)
+    if not path.exists():
+        raise WordlineError(
+            "missing-model",
+            f"there is no model at '{path}'",
+            remedy="give a .gguf file, a model directory or a config.json",
+        )
+    if path.suffix == ".json":
+        return _import(path.parent.name or path.stem, path, _config_at(path), None, None)
+    return _load_gguf(path, bind)
+
+
+def _load_gguf(path: Path, bind: bool) -> ImportedModel:
+    file = GGUFFile(path)
+    config = gguf_model.config_of(file)
+    tokenizer = tokenizer_of(path, config, file.metadata)
+
+    def read(step: ExportedStep) -> Mapping[str, NDArray[np.generic]]:
+        return gguf_model.weights_of(file, config, step.parameters)
+
+    return _import(path.stem, path, config, tokenizer, read if bind else None)
+
+
+def _load_directory(path: Path, bind: bool) -> ImportedModel:
+    config = _config_at(path / "config.json")
+    tokenizer = tokenizer_of(path, config)
+
+    def read(step: ExportedStep) -> Mapping[str, NDArray[np.generic]]:
+        return checkpoint.weights_of(path, step.parameters, step.aliases)
+
+    return _import(path.resolve().name, path, config, tokenizer, read if bind else None)
+
+
+def _import(
+    name: str, source: Path, config: PretrainedConfig, tokenizer: TokenizerFiles | None, read: _WeightReader | None
+) -> ImportedModel:
+    step = export_decode_step(config)
+    graph = lower(step, name, read(step) if read is not None else None)
+    metadata = {
+        "name": name,
+        "source": str(source),
+        "architecture": config.model_type,
+        "max_context": config.max_position_embeddings,
+        "parameters": sum(int(np.prod(shape, dtype=np.int64)) for shape in step.parameters.values()),
+    }
+    return ImportedModel(graph, config.to_dict(), tokenizer, metadata)
+
+
+def _config_at(path: Path) -> PretrainedConfig:
+    if not path.is_file():
+        raise WordlineError(
+            "missing-model",
+            "the model directory has no config.json",
+            where=str(path.parent),
+            remedy="give a .gguf file, a model directory or a config.json",
+        )
+    try:
+        fields = json.loads(path.read_text())
+        model_type = fields["model_type"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise WordlineError(
+            "unreadable-config",
+            f"the configuration is not a JSON object with a 'model_type' ({type(error).__name__}: {error})",
+            where=str(path),
+            remedy="give the config.json of a Hugging Face causal language model",
+        ) from error
+    try:
+        config: PretrainedConfig = AutoConfig.for_model(
+            model_type, **{key: value for key, value in fields.items() if key != "model_type"}
+        )
+    except Exception as error:  # an unknown type is a ValueError; each configuration class validates in its own way
+        known = str(error).startswith("Unrecognized model identifier")
+        raise WordlineError(
+            "unsupported-architecture" if known else "unreadable-config",
+            f"'{model_type}' is not an architecture that transformers knows"
+            if known
+            else f"the configuration is not valid: {(str(error).splitlines() or [type(error).__name__])[0]}",
+            where=str(path),
+            remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+        ) from error
+    return config
