@@ -10,4 +10,8 @@ def instruction_set(generation: str) -> InstructionSet:
         from wordline.isa.gddr6_aim import ISA
 
         return ISA
-    raise WordlineError("unknown-generation", f"no instruction set is declared for generation {generation!r}", remedy="known generations: gddr6-aim")
+    raise WordlineError(
+        "unknown-generation",
+        f"no instruction set is declared for generation {generation!r}",
+        remedy="known generations: gddr6-aim",
+    )

@@ -44,7 +44,9 @@ class Affine:
     def encode(self) -> int:
         """The 64-bit word. Raises ``WordlineError`` when a part does not fit its field."""
         if len(self.terms) > 2:
-            raise WordlineError("affine-terms", f"an affine operand has at most 2 register terms, got {len(self.terms)}: {self}")
+            raise WordlineError(
+                "affine-terms", f"an affine operand has at most 2 register terms, got {len(self.terms)}: {self}"
+            )
         if not IMM_RANGE[0] <= self.imm <= IMM_RANGE[1]:
             raise WordlineError("affine-range", f"immediate {self.imm} does not fit {IMM_BITS} bits: {self}")
         word = self.imm & ((1 << IMM_BITS) - 1)
@@ -53,7 +55,9 @@ class Affine:
             if not 0 < register < 1 << REGISTER_BITS:
                 raise WordlineError("affine-range", f"register {register} is outside 1..31: {self}")
             if stride == 0 or not STRIDE_RANGE[0] <= stride <= STRIDE_RANGE[1]:
-                raise WordlineError("affine-range", f"stride {stride} is zero or does not fit {STRIDE_BITS} bits: {self}")
+                raise WordlineError(
+                    "affine-range", f"stride {stride} is zero or does not fit {STRIDE_BITS} bits: {self}"
+                )
             word |= register << shift | (stride & ((1 << STRIDE_BITS) - 1)) << (shift + REGISTER_BITS)
             shift += REGISTER_BITS + STRIDE_BITS
         return word

@@ -27,13 +27,17 @@ class Engine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """An integer of ``width`` bits in the header or in a packed word. ``names`` gives symbolic values for printing."""
+    """An integer of ``width`` bits in the header or in a packed word.
+
+    ``names`` gives symbolic values, value 0 first; ``enum`` is the type they form in C++ (empty: a plain integer there).
+    """
 
     name: str
     width: int
     description: str
     signed: bool = False
     names: tuple[str, ...] = ()
+    enum: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,8 @@ class Instruction:
     """One declared instruction.
 
     ``timing`` names the rule set the cycle model applies (``docs/device-programs.md``); ``semantics`` is its bit-exact NumPy meaning, ``None`` for
-    what changes no data (row commands) or is control flow that the command processor itself executes.
+    what changes no data (row commands) or is control flow that the command processor itself executes. Declaring modules import
+    NumPy inside their semantics only: the C++ header is generated in build environments that have nothing but Python.
     """
 
     name: str
@@ -97,13 +102,23 @@ class Instruction:
         return self.name.capitalize()
 
 
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, or a table indexed by a symbolic value, that encoding and execution share with C++."""
+
+    name: str
+    value: int | tuple[int, ...]
+    description: str
+
+
 @dataclass(frozen=True)
 class InstructionSet:
-    """All instructions of one generation; opcodes and names are unique."""
+    """All instructions of one generation; opcodes and names are unique. ``version`` is the one that program images carry."""
 
     generation: str
     version: int
     instructions: tuple[Instruction, ...]
+    constants: tuple[Constant, ...] = ()
     by_name: dict[str, Instruction] = field(init=False, repr=False)
     by_opcode: dict[int, Instruction] = field(init=False, repr=False)
 

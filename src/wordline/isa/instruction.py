@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from wordline.errors import WordlineError
 from wordline.isa.affine import ZERO, Affine, sign_extend
-from wordline.isa.declare import HEADER_BITS, LENGTH_BITS, OPCODE_BITS, AffineWord, Bits, Instruction, InstructionSet, Word
+from wordline.isa.declare import (
+    HEADER_BITS,
+    LENGTH_BITS,
+    OPCODE_BITS,
+    AffineWord,
+    Bits,
+    Instruction,
+    InstructionSet,
+    Word,
+)
 
 Packed = dict[str, int]
 GroupEntry = dict[str, Any]
@@ -95,10 +104,15 @@ def encode(instr: Instr) -> list[int]:
     body = [_encode_word(w, instr.words[w.name], d.name) for w in d.words]
     for group in d.groups:
         for entry in instr.groups[group.name]:
-            body.extend(_encode_word(w, entry.get(w.name, ZERO if isinstance(w, AffineWord) else {}), d.name) for w in group.words)
+            body.extend(
+                _encode_word(w, entry.get(w.name, ZERO if isinstance(w, AffineWord) else {}), d.name)
+                for w in group.words
+            )
     length = len(body) + 1
     if length >= 1 << LENGTH_BITS:
-        raise WordlineError("instruction-length", f"{d.name} needs {length} words, the encoding holds {(1 << LENGTH_BITS) - 1}")
+        raise WordlineError(
+            "instruction-length", f"{d.name} needs {length} words, the encoding holds {(1 << LENGTH_BITS) - 1}"
+        )
     return [d.opcode | length << OPCODE_BITS | _pack(d.fields, instr.fields, HEADER_BITS, d.name), *body]
 
 
@@ -112,7 +126,10 @@ def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], a
     fields = _unpack(declaration.fields, header, HEADER_BITS)
     expected = 1 + len(declaration.words) + sum(fields[g.count_field] * len(g.words) for g in declaration.groups)
     if length != expected or at + length > len(words):
-        raise WordlineError("bad-program", f"word {at}: {declaration.name} says {length} words, needs {expected}, {len(words) - at} remain")
+        raise WordlineError(
+            "bad-program",
+            f"word {at}: {declaration.name} says {length} words, needs {expected}, {len(words) - at} remain",
+        )
     cursor = at + 1
     operands: dict[str, Affine | Packed] = {}
     for spec in declaration.words:
@@ -152,7 +169,12 @@ def evaluate(instr: Instr, registers: Sequence[int]) -> SimpleNamespace:
         values[name] = value.evaluate(registers) if isinstance(value, Affine) else SimpleNamespace(**value)
     for name, entries in instr.groups.items():
         values[name] = [
-            SimpleNamespace(**{k: v.evaluate(registers) if isinstance(v, Affine) else SimpleNamespace(**v) for k, v in entry.items()})
+            SimpleNamespace(
+                **{
+                    k: v.evaluate(registers) if isinstance(v, Affine) else SimpleNamespace(**v)
+                    for k, v in entry.items()
+                }
+            )
             for entry in entries
         ]
     return SimpleNamespace(**values)

@@ -2,8 +2,9 @@
 
 A column is 32 bytes: 16 bf16 elements. Column commands name their row; when another row is open the engine turns the row itself (implicit
 opening), so an explicit ``PREA``/``ACT16`` ahead of use only moves the turn earlier. A burst covers ``count`` consecutive columns.
-Reference state: ``state.bank(b)`` uint16 [rows, columns, 16] (sparse), ``state.buffer`` uint16 [buffer columns, 16], ``state.accumulators`` float32
-[accumulators, banks], ``state.scratch_columns(offset, n)`` a writable uint16 [n, 16] view of this channel's scratch.
+Reference state: ``state.buffer`` uint16 [buffer columns, 16]; ``state.accumulators`` float32 [accumulators, banks]; uint16 views
+``state.scratch_columns(offset, n)`` [n, 16] of this channel's scratch, ``state.bank_columns(bank, row, column, n)`` [n, 16] (read only; the
+``writable_`` form for writes) and ``state.all_bank_columns(row, column, n)`` [banks, n, 16] of its banks. Operands are range-checked before.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from wordline.isa.declare import AffineWord, Bits, Engine, Instruction
-from wordline.numerics.mac import mac_column, readout_bf16
 
 CHANNEL = (Engine.CHANNEL,)
 BANK = AffineWord("bank", "bank", "bank of the channel")
@@ -28,19 +26,19 @@ TARGET = AffineWord("target", "scratch", "byte offset in this channel's scratch"
 
 
 def _mac16(state: Any, o: SimpleNamespace) -> None:
-    columns = state.all_bank_columns(o.row, o.column, o.count)  # [count, banks, 16]
-    accumulator = state.accumulators[o.accumulator]
-    for i in range(o.count):
-        accumulator = mac_column(accumulator, columns[i], state.buffer[o.buffer + i][None, :])
-    state.accumulators[o.accumulator] = accumulator
+    from wordline.numerics.mac import mac_columns
+
+    weights = state.all_bank_columns(o.row, o.column, o.count)
+    vector = state.buffer[o.buffer : o.buffer + o.count]
+    state.accumulators[o.accumulator] = mac_columns(state.accumulators[o.accumulator], weights, vector)
 
 
 def _mac(state: Any, o: SimpleNamespace) -> None:
-    columns = state.bank_columns(o.bank, o.row, o.column, o.count)  # [count, 16]
-    accumulator = state.accumulators[o.accumulator, o.bank]
-    for i in range(o.count):
-        accumulator = mac_column(accumulator, columns[i], state.buffer[o.buffer + i])
-    state.accumulators[o.accumulator, o.bank] = accumulator
+    from wordline.numerics.mac import mac_columns
+
+    weights = state.bank_columns(o.bank, o.row, o.column, o.count)
+    vector = state.buffer[o.buffer : o.buffer + o.count]
+    state.accumulators[o.accumulator, o.bank] = mac_columns(state.accumulators[o.accumulator, o.bank], weights, vector)
 
 
 def _rd(state: Any, o: SimpleNamespace) -> None:
@@ -48,13 +46,12 @@ def _rd(state: Any, o: SimpleNamespace) -> None:
 
 
 def _wr(state: Any, o: SimpleNamespace) -> None:
-    state.bank_columns(o.bank, o.row, o.column, o.count)[:] = state.scratch_columns(o.source, o.count)
+    state.writable_bank_columns(o.bank, o.row, o.column, o.count)[:] = state.scratch_columns(o.source, o.count)
 
 
 def _wre(state: Any, o: SimpleNamespace) -> None:
-    element = state.scratch_element(o.source)
-    lanes = np.array([bool(o.lanes >> lane & 1) for lane in range(16)])
-    state.bank_columns(o.bank, o.row, o.column, 1)[0, lanes] = element
+    column = state.writable_bank_columns(o.bank, o.row, o.column, 1)[0]
+    column[[lane for lane in range(len(column)) if o.lanes >> lane & 1]] = state.scratch_element(o.source)
 
 
 def _rdcp(state: Any, o: SimpleNamespace) -> None:
@@ -62,7 +59,7 @@ def _rdcp(state: Any, o: SimpleNamespace) -> None:
 
 
 def _wrcp(state: Any, o: SimpleNamespace) -> None:
-    state.bank_columns(o.bank, o.row, o.column, o.count)[:] = state.buffer[o.buffer : o.buffer + o.count]
+    state.writable_bank_columns(o.bank, o.row, o.column, o.count)[:] = state.buffer[o.buffer : o.buffer + o.count]
 
 
 def _wrgb(state: Any, o: SimpleNamespace) -> None:
@@ -70,13 +67,18 @@ def _wrgb(state: Any, o: SimpleNamespace) -> None:
 
 
 def _wrmac16(state: Any, o: SimpleNamespace) -> None:
-    for i in range(o.count):
-        bias = state.scratch_columns(o.source + (32 * i if o.advance else 0), 1)[0]
-        state.accumulators[o.accumulator + i] = (bias.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    from wordline.numerics.formats import bf16_bits_to_f32
+
+    biases = state.scratch_columns(o.source, o.count if o.advance else 1)
+    state.accumulators[o.accumulator : o.accumulator + o.count] = bf16_bits_to_f32(biases)
 
 
 def _rdmac16(state: Any, o: SimpleNamespace) -> None:
-    state.scratch_columns(o.target, o.count)[:] = readout_bf16(state.accumulators[o.accumulator : o.accumulator + o.count])
+    from wordline.numerics.mac import readout_bf16
+
+    state.scratch_columns(o.target, o.count)[:] = readout_bf16(
+        state.accumulators[o.accumulator : o.accumulator + o.count]
+    )
 
 
 BANK_COMMANDS = (
@@ -84,7 +86,15 @@ BANK_COMMANDS = (
     Instruction("ACT16", 33, CHANNEL, "row", "Open the same row in all banks of the channel.", (), (ROW,)),
     Instruction("PRE", 34, CHANNEL, "row", "Close the row of one bank.", (), (BANK,)),
     Instruction("PREA", 35, CHANNEL, "row", "Close the rows of all banks.", (), ()),
-    Instruction("REF", 36, CHANNEL, "refresh", "Refresh all banks (all must be closed); takes one from the refresh debt.", (), ()),
+    Instruction(
+        "REF",
+        36,
+        CHANNEL,
+        "refresh",
+        "Refresh all banks (all must be closed); takes one from the refresh debt.",
+        (),
+        (),
+    ),
     Instruction(
         "TMOD",
         37,
@@ -105,9 +115,31 @@ BANK_COMMANDS = (
         (),
         _mac16,
     ),
-    Instruction("MAC", 41, CHANNEL, "mac", "MAC16 in one bank.", (), (BANK, ROW, COLUMN, BUFFER, ACCUMULATOR, COUNT), (), _mac),
-    Instruction("RD", 42, CHANNEL, "rd", "Read columns of one bank into this channel's scratch.", (), (BANK, ROW, COLUMN, COUNT, TARGET), (), _rd),
-    Instruction("WR", 43, CHANNEL, "wr", "Write columns of one bank from this channel's scratch.", (), (BANK, ROW, COLUMN, COUNT, SOURCE), (), _wr),
+    Instruction(
+        "MAC", 41, CHANNEL, "mac", "MAC16 in one bank.", (), (BANK, ROW, COLUMN, BUFFER, ACCUMULATOR, COUNT), (), _mac
+    ),
+    Instruction(
+        "RD",
+        42,
+        CHANNEL,
+        "rd",
+        "Read columns of one bank into this channel's scratch.",
+        (),
+        (BANK, ROW, COLUMN, COUNT, TARGET),
+        (),
+        _rd,
+    ),
+    Instruction(
+        "WR",
+        43,
+        CHANNEL,
+        "wr",
+        "Write columns of one bank from this channel's scratch.",
+        (),
+        (BANK, ROW, COLUMN, COUNT, SOURCE),
+        (),
+        _wr,
+    ),
     Instruction(
         "WRE",
         44,
@@ -119,9 +151,39 @@ BANK_COMMANDS = (
         (),
         _wre,
     ),
-    Instruction("RDCP", 45, CHANNEL, "rdcp", "Copy columns of one bank into the global buffer.", (), (BANK, ROW, COLUMN, BUFFER, COUNT), (), _rdcp),
-    Instruction("WRCP", 46, CHANNEL, "wrcp", "Copy columns of the global buffer into one bank.", (), (BANK, ROW, COLUMN, BUFFER, COUNT), (), _wrcp),
-    Instruction("WRGB", 48, CHANNEL, "wrgb", "Fill buffer columns from this channel's scratch; other columns stay.", (), (BUFFER, COUNT, SOURCE), (), _wrgb),
+    Instruction(
+        "RDCP",
+        45,
+        CHANNEL,
+        "rdcp",
+        "Copy columns of one bank into the global buffer.",
+        (),
+        (BANK, ROW, COLUMN, BUFFER, COUNT),
+        (),
+        _rdcp,
+    ),
+    Instruction(
+        "WRCP",
+        46,
+        CHANNEL,
+        "wrcp",
+        "Copy columns of the global buffer into one bank.",
+        (),
+        (BANK, ROW, COLUMN, BUFFER, COUNT),
+        (),
+        _wrcp,
+    ),
+    Instruction(
+        "WRGB",
+        48,
+        CHANNEL,
+        "wrgb",
+        "Fill buffer columns from this channel's scratch; other columns stay.",
+        (),
+        (BUFFER, COUNT, SOURCE),
+        (),
+        _wrgb,
+    ),
     Instruction(
         "WRMAC16",
         49,

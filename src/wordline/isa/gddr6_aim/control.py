@@ -41,7 +41,9 @@ def _sta(state: Any, o: SimpleNamespace) -> None:
 
 def _alu(name: str, opcode: int, description: str, operation: Callable[[int, int], int]) -> Instruction:
     words = (AffineWord("a", "value", "first operand"), AffineWord("b", "value", "second operand"))
-    return Instruction(name, opcode, ALL, "scalar", description, (RD,), words, (), _scalar(operation), writes_register=True)
+    return Instruction(
+        name, opcode, ALL, "scalar", description, (RD,), words, (), _scalar(operation), writes_register=True
+    )
 
 
 CONTROL = (
@@ -128,7 +130,10 @@ CONTROL = (
         "scalar",
         "word `index` of this submission's argument block = value",
         (),
-        (AffineWord("index", "word", "word index into the argument block"), AffineWord("value", "value", "value stored")),
+        (
+            AffineWord("index", "word", "word index into the argument block"),
+            AffineWord("value", "value", "value stored"),
+        ),
         (),
         _sta,
     ),

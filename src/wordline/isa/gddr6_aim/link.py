@@ -1,7 +1,8 @@
 """Transfers of the host link: strided blocks between scratch and host memory.
 
 The host address is the 64-bit value in argument words ``slot`` (low) and ``slot + 1`` (high); the device checks it against the windows
-that the host has opened to it.
+that the host has opened to it. Block b covers bytes ``scratch + b * stride`` and up, modulo the size of all scratch; blocks are copied in order.
+A transfer of no bytes does nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +25,14 @@ WORDS = (
 
 def _out(state: Any, o: SimpleNamespace) -> None:
     host = state.host_window(o.slot, o.offset, o.blocks * o.bytes)
-    for block in range(o.blocks):
-        start = (o.scratch + block * o.stride) % state.scratch.size
-        host[block * o.bytes : (block + 1) * o.bytes] = state.scratch[start : start + o.bytes]
+    for block, addresses in enumerate(state.scratch_blocks(o.scratch, o.stride, o.blocks, o.bytes)):
+        host[block * o.bytes : (block + 1) * o.bytes] = state.scratch[addresses]
 
 
 def _in(state: Any, o: SimpleNamespace) -> None:
     host = state.host_window(o.slot, o.offset, o.blocks * o.bytes)
-    for block in range(o.blocks):
-        start = (o.scratch + block * o.stride) % state.scratch.size
-        state.scratch[start : start + o.bytes] = host[block * o.bytes : (block + 1) * o.bytes]
+    for block, addresses in enumerate(state.scratch_blocks(o.scratch, o.stride, o.blocks, o.bytes)):
+        state.scratch[addresses] = host[block * o.bytes : (block + 1) * o.bytes]
 
 
 LINK_COMMANDS = (

@@ -8,19 +8,11 @@ A pass reads all its operands before it writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from wordline.isa.declare import AffineWord, Bits, Engine, Group, Instruction, PackedWord
-from wordline.numerics import formats
-from wordline.numerics import vector as vf
-
-F32 = npt.NDArray[np.float32]
+from wordline.isa.declare import AffineWord, Bits, Constant, Engine, Group, Instruction, PackedWord
 
 FIRST_SCALAR = 4
 FIRST_RESULT = 12
@@ -32,34 +24,42 @@ REDUCTIONS = ("sum", "max", "argmax")
 
 @dataclass(frozen=True, slots=True)
 class VectorOp:
-    """An operation of the pass: ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` is its NumPy meaning."""
+    """An operation of the pass: ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` its bit-exact NumPy meaning
+    as "module.function"."""
 
     name: str
     code: int
     arity: int
     latency: str
-    function: Callable[..., F32]
+    function: str
 
 
 VECTOR_OPS = (
-    VectorOp("add", 0, 2, "add", np.add),
-    VectorOp("sub", 1, 2, "sub", np.subtract),
-    VectorOp("mul", 2, 2, "mul", np.multiply),
-    VectorOp("fma", 3, 3, "fma", vf.fma),
-    VectorOp("max", 4, 2, "max", vf.maximum),
-    VectorOp("less", 5, 2, "less", vf.less),
-    VectorOp("select", 6, 3, "select", vf.select),
-    VectorOp("round_bf16", 7, 1, "round_bf16", formats.round_bf16),
-    VectorOp("exp", 8, 1, "exp", vf.exp),
-    VectorOp("recip", 9, 1, "recip", vf.recip),
-    VectorOp("rsqrt", 10, 1, "rsqrt", vf.rsqrt),
-    VectorOp("sigmoid", 11, 1, "sigmoid", vf.sigmoid),
-    VectorOp("tanh", 12, 1, "tanh", vf.tanh),
-    VectorOp("sin", 13, 1, "sin", vf.sin),
-    VectorOp("cos", 14, 1, "cos", vf.cos),
+    VectorOp("add", 0, 2, "add", "numpy.add"),
+    VectorOp("sub", 1, 2, "sub", "numpy.subtract"),
+    VectorOp("mul", 2, 2, "mul", "numpy.multiply"),
+    VectorOp("fma", 3, 3, "fma", "wordline.numerics.vector.fma"),
+    VectorOp("max", 4, 2, "max", "wordline.numerics.vector.maximum"),
+    VectorOp("less", 5, 2, "less", "wordline.numerics.vector.less"),
+    VectorOp("select", 6, 3, "select", "wordline.numerics.vector.select"),
+    VectorOp("round_bf16", 7, 1, "round_bf16", "wordline.numerics.formats.round_bf16"),
+    VectorOp("exp", 8, 1, "exp", "wordline.numerics.vector.exp"),
+    VectorOp("recip", 9, 1, "recip", "wordline.numerics.vector.recip"),
+    VectorOp("rsqrt", 10, 1, "rsqrt", "wordline.numerics.vector.rsqrt"),
+    VectorOp("sigmoid", 11, 1, "sigmoid", "wordline.numerics.vector.sigmoid"),
+    VectorOp("tanh", 12, 1, "tanh", "wordline.numerics.vector.tanh"),
+    VectorOp("sin", 13, 1, "sin", "wordline.numerics.vector.sin"),
+    VectorOp("cos", 14, 1, "cos", "wordline.numerics.vector.cos"),
 )
 OP_BY_CODE = {op.code: op for op in VECTOR_OPS}
 OP_BY_NAME = {op.name: op for op in VECTOR_OPS}
+
+VECTOR_CONSTANTS = (
+    Constant("first_scalar_value", FIRST_SCALAR, "value number of the first scalar of a pass"),
+    Constant("first_result_value", FIRST_RESULT, "value number of the first operation's result"),
+    Constant("vector_op_arity", tuple(op.arity for op in VECTOR_OPS), "number of sources, by VectorOp"),
+    Constant("dtype_bytes", DTYPE_BYTES, "bytes of an element, by Dtype"),
+)
 
 LAYOUT = PackedWord(
     "layout",
@@ -67,89 +67,23 @@ LAYOUT = PackedWord(
         Bits("s0", 22, "stride of the outer index, bytes", signed=True),
         Bits("s1", 22, "stride of the middle index, bytes", signed=True),
         Bits("s2", 12, "stride of the inner index, bytes", signed=True),
-        Bits("dtype", 2, "element format", names=DTYPES),
-        Bits("rotate", 1, "rotate-half along the inner index: element k is -x[k + n2/2] for k < n2/2, else x[k - n2/2]", names=("straight", "rotate")),
+        Bits("dtype", 2, "element format", names=DTYPES, enum="Dtype"),
+        Bits(
+            "rotate",
+            1,
+            "rotate-half along the inner index: element k is -x[k + n2/2] for k < n2/2, else x[k - n2/2]",
+            names=("straight", "rotate"),
+        ),
     ),
     "strides and format",
 )
 BASE = AffineWord("base", "value", "linear scratch byte address of element 0")
 
 
-def element_addresses(shape: tuple[int, int, int], base: int, layout: SimpleNamespace, space: int) -> npt.NDArray[np.int64]:
-    """Byte addresses [n0*n1*n2] of an operand's elements, modulo the scratch size ``space``."""
-    i, j, k = (np.arange(n, dtype=np.int64) for n in shape)
-    if layout.rotate:
-        k = (k + shape[2] // 2) % shape[2]
-    addresses = base + i[:, None, None] * layout.s0 + j[None, :, None] * layout.s1 + k[None, None, :] * layout.s2
-    return addresses.reshape(-1) % space
-
-
-def _load(state: Any, shape: tuple[int, int, int], base: int, layout: SimpleNamespace) -> F32:
-    addresses = element_addresses(shape, base, layout, state.scratch.size)
-    if layout.dtype == 0:
-        value = formats.bf16_bits_to_f32(state.scratch.view(np.uint16)[addresses // 2])
-    elif layout.dtype == 1:
-        value = state.scratch.view(np.float32)[addresses // 4]
-    else:
-        value = state.scratch.view(np.int32)[addresses // 4].astype(np.float32)
-    if layout.rotate:
-        negative = np.tile(np.arange(shape[2]) < shape[2] // 2, shape[0] * shape[1])
-        value = np.where(negative, -value, value)
-    return np.asarray(value, dtype=np.float32)
-
-
-def _scalar(state: Any, kind: int, value: int) -> F32:
-    if kind == 0:
-        return np.array(value, dtype=np.uint32).view(np.float32)
-    if kind == 2:
-        return np.array(state.registers[value], dtype=np.int32).astype(np.float32)
-    word = np.array(state.shared[value], dtype=np.int32)
-    return word.view(np.float32) if kind == 1 else word.astype(np.float32)
-
-
-def _store(state: Any, shape: tuple[int, int, int], value: F32, result: SimpleNamespace) -> None:
-    layout, mask = result.layout, result.broadcast.channels
-    addresses = element_addresses(shape, result.base, layout, state.scratch.size)
-    if layout.dtype == 0:
-        data, scratch, size = formats.f32_to_bf16_bits(value), state.scratch.view(np.uint16), 2
-    elif layout.dtype == 1:
-        data, scratch, size = np.where(np.isnan(value), np.float32(np.nan), value).astype(np.float32), state.scratch.view(np.float32), 4
-    else:
-        raise ValueError("a pass stores bf16 or f32")
-    if not mask:
-        scratch[addresses // size] = data
-        return
-    offsets = addresses % state.scratch_bytes
-    for channel in range(state.channels):
-        if mask >> channel & 1:
-            scratch[(offsets + channel * state.scratch_bytes) // size] = data
-
-
 def _pass(state: Any, o: SimpleNamespace) -> None:
-    shape = (max(o.n0, 0), max(o.n1, 0), max(o.n2, 0))
-    n = shape[0] * shape[1] * shape[2]
-    index = np.arange(n)
-    valid = (index >= o.low) & (index < o.high)
-    values: dict[int, F32] = {}
-    for slot, operand in enumerate(o.operands):
-        values[slot] = _load(state, shape, operand.base, operand.layout)
-    for slot, scalar in enumerate(o.scalars):
-        values[FIRST_SCALAR + slot] = np.broadcast_to(_scalar(state, scalar.scalar.kind, scalar.scalar.value), (n,))
-    with np.errstate(all="ignore"):
-        for slot, entry in enumerate(o.operations):
-            op = OP_BY_CODE[entry.operation.op]
-            sources = (entry.operation.a, entry.operation.b, entry.operation.c)[: op.arity]
-            values[FIRST_RESULT + slot] = np.asarray(op.function(*(values[s] for s in sources)), dtype=np.float32)
-        for result in o.result:
-            _store(state, shape, np.where(valid, values[result.broadcast.value], np.float32(0)), result)
-    for entry in o.reductions:
-        source = values[entry.reduction.value]
-        if entry.reduction.kind == 2:
-            word = np.array(vf.reduce_argmax(source, valid), dtype=np.int32)
-        else:
-            word = np.asarray((vf.reduce_sum, vf.reduce_max)[entry.reduction.kind](source, valid), dtype=np.float32)
-            word = np.where(np.isnan(word), np.float32(np.nan), word).astype(np.float32).view(np.int32)
-        state.shared[entry.reduction.shared] = word
+    from wordline.isa.gddr6_aim.vector_pass import execute_pass
+
+    execute_pass(state, o)
 
 
 VECTOR_COMMANDS = (
@@ -184,7 +118,7 @@ VECTOR_COMMANDS = (
                     PackedWord(
                         "scalar",
                         (
-                            Bits("kind", 2, "source", names=SCALAR_KINDS),
+                            Bits("kind", 2, "source", names=SCALAR_KINDS, enum="ScalarKind"),
                             Bits("value", 32, "float32 bits, or the register number"),
                         ),
                         "scalar",
@@ -199,7 +133,7 @@ VECTOR_COMMANDS = (
                     PackedWord(
                         "operation",
                         (
-                            Bits("op", 8, "operation", names=tuple(op.name for op in VECTOR_OPS)),
+                            Bits("op", 8, "operation", names=tuple(op.name for op in VECTOR_OPS), enum="VectorOp"),
                             Bits("a", 6, "first value"),
                             Bits("b", 6, "second value"),
                             Bits("c", 6, "third value"),
@@ -218,7 +152,11 @@ VECTOR_COMMANDS = (
                     PackedWord(
                         "broadcast",
                         (
-                            Bits("channels", 32, "channel mask: the result goes to its offset in each channel named; 0: to its linear address"),
+                            Bits(
+                                "channels",
+                                32,
+                                "channel mask: the result goes to its offset in each channel named; 0: to its linear address",
+                            ),
                             Bits("value", 6, "value stored"),
                         ),
                         "where the result goes",
@@ -233,7 +171,7 @@ VECTOR_COMMANDS = (
                     PackedWord(
                         "reduction",
                         (
-                            Bits("kind", 2, "reduction", names=REDUCTIONS),
+                            Bits("kind", 2, "reduction", names=REDUCTIONS, enum="Reduction"),
                             Bits("value", 6, "value reduced"),
                             Bits("shared", 8, "shared register written"),
                         ),
