@@ -272,7 +272,12 @@ def _check(value: Any, kind: type, spec: Quantity) -> tuple[str, Any]:
         return f"must be one of {', '.join(spec.words)}, not {value!r}", value
     if isinstance(value, float) and not math.isfinite(value):
         return f"must be finite, not {value!r}", value
-    if spec.low is not None and spec.high is not None and not spec.low <= value <= spec.high:
+    if (
+        isinstance(value, int | float)
+        and spec.low is not None
+        and spec.high is not None
+        and not spec.low <= value <= spec.high
+    ):
         return f"must be between {spec.low:,g} and {spec.high:,g}, not {value!r}", value
     return "", value
 

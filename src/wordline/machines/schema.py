@@ -8,8 +8,8 @@ Properties listed in a section's ``DERIVED`` follow from its fields by the formu
 ``Machine.flat()`` and of the hash, cannot be set, and exist so that each formula is written once.
 """
 
-# The data sheets' own spelling (nRCDRDMAC) is kept, and `quantity` returns a field() that a checker cannot see through.
-# ruff: noqa: N802, N815, RUF009
+# `quantity` returns a field(), which the checker for function calls in defaults cannot see.
+# ruff: noqa: RUF009
 
 from __future__ import annotations
 
