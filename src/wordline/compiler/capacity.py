@@ -1,0 +1,45 @@
+"""Does a model fit a device, and if not, by how much and which machine would hold it."""
+
+from __future__ import annotations
+
+from wordline.compiler.layout import KVLayout
+from wordline.errors import WordlineError
+from wordline.machines import Machine, list_machines, load_machine
+
+
+def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str) -> None:
+    """Raises ``WordlineError("device-full")`` when weights and KV cache need more DRAM rows than a bank has, or the page table does not fit."""
+    o = machine.organisation
+    needed = weight_rows + kv.rows_per_channel()
+    slab = o.channels * o.banks * o.columns * o.column_bytes
+    if needed > o.rows:
+        over = (needed - o.rows) * slab
+        raise WordlineError(
+            "device-full",
+            f"{model} needs {needed * slab / 1e9:.2f} GB on {machine.name} (weights {weight_rows * slab / 1e9:.2f} GB, KV cache of the full context "
+            f"{kv.rows_per_channel() * slab / 1e9:.2f} GB), which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much",
+            where=machine.name,
+            remedy=_remedy(machine, needed * slab, weight_rows < o.rows),
+        )
+    words = machine.command_processor.controller_memory_bytes // 4
+    if kv.table_words > words:
+        raise WordlineError(
+            "device-full",
+            f"the page table of {model} needs {kv.table_words} words of controller memory, {machine.name} has {words}",
+            where="command_processor.controller_memory_bytes",
+            remedy="compile for a shorter --context",
+        )
+
+
+def _remedy(machine: Machine, needed_bytes: float, context_helps: bool) -> str:
+    larger = [
+        name
+        for name in list_machines()
+        if name != machine.name and load_machine(name).organisation.capacity_bytes >= needed_bytes
+    ]
+    parts = []
+    if larger:
+        parts.append(f"use --machine {larger[0]}")
+    if context_helps:
+        parts.append("compile for a shorter --context")
+    return " or ".join(parts) or "no machine described here holds it; use a smaller model"

@@ -1,0 +1,72 @@
+"""Embedding row fetch: the token's row of the table is read from the banks that hold it in GEMV layout."""
+
+from __future__ import annotations
+
+from wordline.compiler.arguments import TOKEN
+from wordline.compiler.kernel.builder import CHANNEL, Builder
+from wordline.compiler.kernel.ir import Address, Item
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
+from wordline.compiler.kernel.symbols import linear
+from wordline.compiler.layout import WeightStream
+from wordline.compiler.vector.builder import PassBuilder
+from wordline.machines import Machine
+
+COLUMN_BYTES = 32
+
+
+def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ...]:
+    """Body of the channel task: the channel that holds the token's row (matrix 0 of ``stream``) reads it into ``row_buffer`` as bf16 columns."""
+    b = Builder()
+    shard, bank_bits = stream.shard(0), stream.banks.bit_length() - 1
+    group_bits = stream.group.bit_length() - 1
+    row_bits = stream.row_columns.bit_length() - 1
+    token = b.argument(TOKEN, "token")
+    base = b.calc("MUL", CHANNEL, shard, "base")
+    inside = b.calc("SUB", token, base, "inside")
+    not_before = b.calc("LT", -1, inside)
+    not_after = b.calc("LT", inside, shard)
+    own = b.calc("AND", not_before, not_after, "own")
+    with b.loop(own):
+        bank = b.calc("AND", inside, stream.banks - 1, "bank")
+        local = b.calc("SHR", inside, bank_bits, "local")
+        group = b.calc("SHR", local, group_bits, "group")
+        first = b.calc("SHL", group, group_bits, "first")
+        rows = b.calc("MIN", stream.group, linear(stream.total_rows) - first, "rows")
+        group_position = b.calc("MUL", first, stream.columns, "position")
+        within = b.calc("SUB", local, first, "within")
+        for column in range(0, stream.columns, stream.buffer_columns):
+            width = min(stream.buffer_columns, stream.columns - column)
+            skipped = b.calc("MUL", rows, column, "skipped")
+            ahead = b.calc("MUL", within, width, "ahead")
+            position = b.calc("ADD", linear(group_position) + skipped, ahead, "position")
+            dram_row = b.calc("SHR", position, row_bits, "row")
+            start = b.calc("AND", position, stream.row_columns - 1, "column")
+            head = b.calc("MIN", linear(stream.row_columns) - start, width, "head")
+            target = Address(row_buffer, linear(column * COLUMN_BYTES))
+            b.emit("RD", bank=bank, row=linear(dram_row) + stream.first_row, column=start, count=head, target=target)
+            b.emit(
+                "RD",
+                bank=bank,
+                row=linear(dram_row) + stream.first_row + 1,
+                column=0,
+                count=linear(width) - head,
+                target=target + linear(head) * COLUMN_BYTES,
+            )
+    return b.take()
+
+
+def collect_row(machine: Machine, stream: WeightStream, row_buffer: ScratchBuffer, elements: int, result: ScratchTensor) -> tuple[Item, ...]:
+    """Body of the vector task: the row, from the channel that read it, as contiguous f32 in ``result``."""
+    b = Builder()
+    token = b.argument(TOKEN, "token")
+    # The holder is the number of later channels whose first token is not above this one.
+    holder = linear(0)
+    if stream.channels > 1:
+        total = b.calc("LT", stream.shard(0) - 1, token, "holder")
+        for other in range(2, stream.channels):
+            total = b.calc("ADD", total, b.calc("LT", other * stream.shard(0) - 1, token), "holder")
+        holder = linear(b.calc("SHL", total, machine.scratch.bytes_per_channel.bit_length() - 1, "base"))
+    copy = PassBuilder(machine, (elements,))
+    copy.store(copy.load(row_buffer, holder, (2,), "bf16"), result.buffer, result.offset, (4,))
+    b.passes(copy.build())
+    return b.take()

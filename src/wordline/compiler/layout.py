@@ -1,0 +1,280 @@
+"""Where data lie in the banks: weight streams, vector parameters and KV pages.
+
+A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: output m is on channel ``m // shard``, in bank ``m % 16`` of its
+local row ``(m % shard) // 16``. Each bank then holds one stream of columns in the order in which the kernel uses them: for each group of
+local rows (as many as there are accumulators), for each chunk of the input that fits the buffer, the chunk's columns of each local row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from wordline.errors import WordlineError
+from wordline.machines import Machine
+from wordline.numerics.formats import f32_to_bf16_bits
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of input columns that is in the buffer at one time, for one group of local rows.
+
+    ``position``: of the chunk's first column in the bank's stream; ``first_row``/``rows``: local rows of the group; ``first_column``/``columns``: of K.
+    """
+
+    position: int
+    first_row: int
+    rows: int
+    first_column: int
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WeightStream:
+    """The placement of one or more matrices that share their input.
+
+    Attributes:
+        names: graph constants, in order.
+        outputs: M of each matrix.
+        k: input elements.
+        local_rows: local rows of each matrix (per bank).
+        group: local rows a group (accumulators used).
+        first_row: DRAM row where the stream starts, in every bank of every channel.
+        columns: 32-byte columns of one local row.
+        buffer_columns, row_columns, lanes, banks, channels: of the machine.
+    """
+
+    names: tuple[str, ...]
+    outputs: tuple[int, ...]
+    k: int
+    local_rows: tuple[int, ...]
+    group: int
+    first_row: int
+    columns: int
+    buffer_columns: int
+    row_columns: int
+    lanes: int
+    banks: int
+    channels: int
+
+    @property
+    def total_rows(self) -> int:
+        return sum(self.local_rows)
+
+    @property
+    def dram_rows(self) -> int:
+        """DRAM rows the stream takes in every bank."""
+        return ceil_div(self.total_rows * self.columns, self.row_columns)
+
+    def shard(self, matrix: int) -> int:
+        """Outputs a channel of matrix number ``matrix`` (padding included)."""
+        return self.local_rows[matrix] * self.banks
+
+    def groups(self) -> Iterator[list[Chunk]]:
+        """The chunks of each group in execution order."""
+        position = 0
+        for first in range(0, self.total_rows, self.group):
+            rows = min(self.group, self.total_rows - first)
+            chunks = []
+            for column in range(0, self.columns, self.buffer_columns):
+                width = min(self.buffer_columns, self.columns - column)
+                chunks.append(Chunk(position, first, rows, column, width))
+                position += rows * width
+            yield chunks
+
+    def bursts(self, chunk: Chunk) -> Iterator[tuple[int, int, int, int, int]]:
+        """``(DRAM row, column, buffer column, accumulator, count)`` of every burst of a chunk, rows of DRAM never crossed."""
+        position = chunk.position
+        for accumulator in range(chunk.rows):
+            done = 0
+            while done < chunk.columns:
+                column = position % self.row_columns
+                count = min(chunk.columns - done, self.row_columns - column)
+                yield self.first_row + position // self.row_columns, column, done, accumulator, count
+                position += count
+                done += count
+
+    def pack(self, matrices: Sequence[npt.NDArray[np.float32]], image: npt.NDArray[np.uint16], image_row: int = 0) -> None:
+        """Write the matrices [M_i, K] (f32, rounded to bf16) into ``image`` [rows, channels, banks, row columns, lanes], whose first row is DRAM row ``image_row``."""
+        locals_ = [self._local(matrix, index) for index, matrix in enumerate(matrices)]
+        stacked = np.concatenate(locals_, axis=1)  # [channels, local rows, banks, columns, lanes]
+        start = self.first_row - image_row
+        view = image[start : start + self.dram_rows]
+        for chunks in self.groups():
+            for chunk in chunks:
+                part = stacked[:, chunk.first_row : chunk.first_row + chunk.rows, :, chunk.first_column : chunk.first_column + chunk.columns]
+                part = part.transpose(1, 3, 0, 2, 4).reshape(chunk.rows * chunk.columns, self.channels, self.banks, self.lanes)
+                position = np.arange(chunk.position, chunk.position + len(part))
+                view[position // self.row_columns, :, :, position % self.row_columns] = part
+
+    def _local(self, matrix: npt.NDArray[np.float32], index: int) -> npt.NDArray[np.uint16]:
+        rows = self.local_rows[index]
+        padded = np.zeros((self.channels * rows * self.banks, self.columns * self.lanes), dtype=np.uint16)
+        padded[: matrix.shape[0], : matrix.shape[1]] = f32_to_bf16_bits(matrix)
+        return padded.reshape(self.channels, rows, self.banks, self.columns, self.lanes)
+
+
+def place_weights(machine: Machine, names: Sequence[str], outputs: Sequence[int], k: int, first_row: int, *, indexed: bool = False) -> WeightStream:
+    """Place matrices [M_i, K] from ``first_row`` on. ``indexed``: rows are also fetched by number (embedding), so groups are a power of two."""
+    o = machine.organisation
+    accumulators = machine.bank_unit.accumulators
+    group = 1 << (accumulators.bit_length() - 1) if indexed else accumulators
+    return WeightStream(
+        tuple(names),
+        tuple(outputs),
+        k,
+        tuple(ceil_div(m, o.banks * o.channels) for m in outputs),
+        group,
+        first_row,
+        ceil_div(k, machine.bank_unit.lanes),
+        machine.buffer.columns,
+        o.columns,
+        machine.bank_unit.lanes,
+        o.banks,
+        o.channels,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterPlace:
+    """A vector parameter: ``elements`` float32 values in ``columns`` columns of bank ``bank``, the same in every channel."""
+
+    name: str
+    elements: int
+    row: int
+    bank: int
+    column: int
+    columns: int
+
+
+class ParameterRows:
+    """Packs vector parameters into columns: along a row of bank 0, then bank 1, ..., then the next row. A parameter may span rows of one bank only
+    if it starts at column 0; it otherwise moves to the next bank."""
+
+    def __init__(self, machine: Machine, first_row: int) -> None:
+        self._o = machine.organisation
+        self.first_row = first_row
+        self._row, self._bank, self._column = first_row, 0, 0
+        self._tall = first_row
+        self.places: dict[str, ParameterPlace] = {}
+
+    @property
+    def rows(self) -> int:
+        """DRAM rows used so far."""
+        used = self._row + (1 if self._bank or self._column else 0)
+        return max(used, self._tall) - self.first_row
+
+    def add(self, name: str, elements: int) -> ParameterPlace:
+        """Place a parameter of ``elements`` float32 values."""
+        columns = ceil_div(elements * 4, self._o.column_bytes)
+        if self._column + columns > self._o.columns:
+            self._next_bank()
+        if columns > self._o.columns:
+            if self._bank or self._row < self._tall:
+                self._row, self._bank = max(self._row + 1, self._tall), 0
+            place = ParameterPlace(name, elements, self._row, 0, 0, columns)
+            self._row += ceil_div(columns, self._o.columns)
+        else:
+            place = ParameterPlace(name, elements, self._row, self._bank, self._column, columns)
+            self._column += columns
+        self._tall = max(self._tall, self._row)
+        self.places[name] = place
+        return place
+
+    def _next_bank(self) -> None:
+        self._column = 0
+        self._bank += 1
+        if self._bank == self._o.banks:
+            self._bank, self._row = 0, self._row + 1
+
+    def pack(self, name: str, values: npt.NDArray[np.float32], image: npt.NDArray[np.uint16], image_row: int = 0) -> None:
+        """Write a parameter into ``image`` [rows, channels, banks, row columns, lanes] (first row: DRAM row ``image_row``), in every channel."""
+        place = self.places[name]
+        padded = np.zeros(place.columns * self._o.column_bytes // 4, dtype=np.float32)
+        padded[: place.elements] = values.reshape(-1)
+        columns = padded.view(np.uint16).reshape(place.columns, -1)
+        position = place.column + np.arange(place.columns)
+        image[place.row - image_row + position // self._o.columns, :, place.bank, position % self._o.columns] = columns[:, None, :]
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel (K rows, then as many V rows).
+
+    K: token t in bank ``t % banks``, its head columns from ``(t // banks) * head_columns``. V is transposed: dimension d in bank ``d % banks``, token t in column
+    ``(d // banks) * token_columns + t // lanes``, lane ``t % lanes``. Page p of head h is on channel ``(p + h) % channels``.
+    """
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    page_tokens: int
+    rows_per_side: int
+    pages_per_channel: int
+    channels: int
+    banks: int
+    lanes: int
+    row_columns: int
+
+    @property
+    def head_columns(self) -> int:
+        return self.head_dim // self.lanes
+
+    @property
+    def token_columns(self) -> int:
+        return self.page_tokens // self.lanes
+
+    @property
+    def rows_per_page(self) -> int:
+        return 2 * self.rows_per_side
+
+    @property
+    def table_words(self) -> int:
+        return self.layers * self.kv_heads * self.pages_per_channel * self.channels
+
+    def rows_per_channel(self) -> int:
+        """Rows of every channel that a full context takes."""
+        return self.layers * self.kv_heads * self.pages_per_channel * self.rows_per_page
+
+    def entry(self, layer: int, head: int) -> int:
+        """Page-table index of (layer, head), page 0, channel 0; a local page adds ``channels``, a channel 1."""
+        return (layer * self.kv_heads + head) * self.pages_per_channel * self.channels
+
+
+def is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+def place_kv(machine: Machine, layers: int, kv_heads: int, head_dim: int, max_context: int) -> KVLayout:
+    """KV layout for a model. Raises ``WordlineError("kv-layout")`` for head sizes or machines that the page layout does not cover."""
+    o, lanes = machine.organisation, machine.bank_unit.lanes
+    if not is_power_of_two(o.channels):
+        raise WordlineError("kv-layout", f"KV pages need a power of two of channels, {machine.name} has {o.channels}", where="organisation.channels")
+    if not is_power_of_two(head_dim) or head_dim < max(lanes, o.banks):
+        raise WordlineError(
+            "kv-layout",
+            f"KV pages hold head sizes that are powers of two from {max(lanes, o.banks)} up; this model has {head_dim}",
+            where="attention",
+            remedy="use a model with such a head size",
+        )
+    row_elements = o.columns * lanes * o.banks
+    page = max(o.banks, row_elements // head_dim)
+    return KVLayout(
+        layers,
+        kv_heads,
+        head_dim,
+        page,
+        ceil_div(page * head_dim, row_elements),
+        ceil_div(max_context, page * o.channels),
+        o.channels,
+        o.banks,
+        lanes,
+        o.columns,
+    )

@@ -1,0 +1,340 @@
+"""From the graph to tasks: each operation to the engine that dispatch chose, vector regions in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wordline.compiler.arguments import FLAG_LOGITS, FLAG_SEND_LOGITS, LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
+from wordline.compiler.dispatch import Decision, dispatch_linear, dispatch_region
+from wordline.compiler.kernel.ir import Address, Item, Task, TaskKind, command
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor, broadcast, contiguous, shard_elements, sharded
+from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
+from wordline.compiler.kernels import attention, embedding, gemv, parameter
+from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
+from wordline.compiler.regions import Form, Region, RegionFinder
+from wordline.compiler.vector.cost import passes_cycles
+from wordline.compiler.vector.expression import RegionInput
+from wordline.compiler.vector.region import Demand, generate_region
+from wordline.errors import WordlineError
+from wordline.graph.ir import Graph, Op, Value
+from wordline.isa.declare import Engine
+from wordline.machines import Machine
+
+COLUMN_BYTES = 32
+LANES = 16
+BINDINGS = {"batch": 1}
+"""Symbols of the graph in this program: one sequence."""
+WORDS = {"token": TOKEN, "position": POSITION}
+"""Argument words of the graph's inputs."""
+
+
+@dataclass
+class Lowered:
+    """What lowering produces: tasks in sequential order, placements in DRAM, decisions, the logits tensor."""
+
+    tasks: list[Task]
+    streams: list[WeightStream]
+    parameters: ParameterRows
+    kv: KVLayout
+    decisions: list[Decision]
+    zeros: ScratchBuffer
+    logits_shard: int
+    vocabulary: int
+
+
+def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
+    """(layers, query heads, KV heads, head size) of the graph's attentions, which must agree."""
+    found = set()
+    layers = set()
+    for op in graph.ops:
+        if op.kind == "attention":
+            q, k, _ = (value.type.shape for value in op.operands)
+            found.add((_static(q[1]), _static(k[1]), _static(q[-1])))
+            layers.add(op.attrs["layer"])
+    if len(found) != 1 or layers != set(range(len(layers))):
+        raise WordlineError("attention-shapes", f"the layers' attentions differ in heads or head size: {sorted(found)}", where=graph.name)
+    heads, kv_heads, head_dim = found.pop()
+    return len(layers), heads, kv_heads, head_dim
+
+
+def _static(dim: object) -> int:
+    if not isinstance(dim, int):
+        raise WordlineError("dynamic-shape", f"a dimension that must be a number is the symbol {dim}")
+    return dim
+
+
+def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bool) -> Lowered:
+    """Lower a decode step of batch 1. ``overlap``: the scores of two KV heads are in scratch at once, so that channels and vector unit overlap."""
+    return _Lowering(machine, graph, max_context, overlap).run()
+
+
+class _Lowering:
+    def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool) -> None:
+        self.machine, self.graph, self.overlap = machine, graph, overlap
+        layers, self.heads, kv_heads, head_dim = attention_geometry(graph)
+        self.kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
+        self.finder = RegionFinder(graph)
+        self.state_ops = self.finder.state_ops()
+        self.tasks: list[Task] = []
+        self.streams: list[WeightStream] = []
+        self.stream_of: dict[str, tuple[WeightStream, int]] = {}
+        self.next_row = 0
+        self.decisions: list[Decision] = []
+        self.zeros = ScratchBuffer("zeros", COLUMN_BYTES)
+        self.f32: dict[Value, ScratchTensor] = {}
+        self.wide: dict[Value, ScratchTensor] = {}
+        self.indices: dict[Value, SharedRegister] = {}
+        self.parameter_names: dict[str, int] = {}
+        self.parameter_tasks: list[tuple[int, str, ScratchTensor, str, int | None]] = []
+        self.hoist = 0
+        self.done: set[Op] = set()
+        self.counter = 0
+
+    def run(self) -> Lowered:
+        for op in self.graph.ops:
+            if op in self.done:
+                continue
+            if op.kind == "embedding":
+                self._embedding(op)
+            elif op.kind == "linear":
+                self._linear(op)
+            elif op.kind == "attention":
+                self._attention(op)
+        self._outputs()
+        parameters = ParameterRows(self.machine, self.next_row)
+        tasks = self._with_parameters(parameters)
+        logits = self._logits_op()
+        vocabulary = _static(logits.result.type.shape[-1])
+        return Lowered(
+            tasks, self.streams, parameters, self.kv, self.decisions, self.zeros, shard_elements(self.machine, vocabulary), vocabulary
+        )
+
+    # --- helpers --------------------------------------------------------------------------------------------------------
+
+    def _task(
+        self,
+        engine: Engine,
+        name: str,
+        op: Op | None,
+        kind: TaskKind,
+        body: Sequence[Item],
+        reads: Sequence[ScratchBuffer] = (),
+        writes: Sequence[ScratchBuffer] = (),
+        prologue: Sequence[Item] = (),
+        predicate: int | None = None,
+    ) -> None:
+        label = name if op is None else f"{op.kind} {op.results[0].name or op.results[0].id}"
+        loc = "" if op is None else op.loc
+        self.tasks.append(Task(engine, name, label, kind, loc, tuple(body), tuple(reads), tuple(writes), tuple(prologue), predicate))
+
+    def _predicate(self, ops: Sequence[Op]) -> int | None:
+        """Work that no KV cache depends on is done only when logits are wanted."""
+        return None if any(op in self.state_ops for op in ops) else FLAG_LOGITS
+
+    def _name(self, stem: str) -> str:
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def _constant_name(self, value: Value, op: Op) -> str:
+        producer = self.finder.producer(self.finder.root(value))
+        if producer is None or producer.kind != "constant" or "name" not in producer.attrs:
+            raise WordlineError("weight-not-constant", f"{op.kind} needs a constant weight", where=op.loc)
+        return str(producer.attrs["name"])
+
+    # --- bank operations ------------------------------------------------------------------------------------------------
+
+    def _place(self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool) -> WeightStream:
+        stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed)
+        self.next_row += stream.dram_rows
+        self.streams.append(stream)
+        for index, name in enumerate(names):
+            self.stream_of[name] = (stream, index)
+        return stream
+
+    def _embedding(self, op: Op) -> None:
+        name = self._constant_name(op.operands[0], op)
+        if self.finder.root(op.operands[1]) is not self.finder.root(self.graph.input("token")):
+            raise WordlineError("embedding-index", "only the step's token can index an embedding", where=op.loc)
+        vocabulary, width = (_static(d) for d in op.operands[0].type.shape)
+        if name not in self.stream_of:
+            self._place([name], [vocabulary], width, indexed=True)
+        stream, _ = self.stream_of[name]
+        row = ScratchBuffer(self._name("row"), stream.columns * COLUMN_BYTES)
+        result = contiguous(self._name("embedding"), "f32", width)
+        self.hoist = len(self.tasks)
+        self._task(Engine.CHANNEL, f"fetch {name}", op, "embedding", embedding.fetch_row(stream, row), writes=[row])
+        collect = embedding.collect_row(self.machine, stream, row, width, result)
+        self._task(Engine.VECTOR, f"collect {name}", op, "embedding", collect, [row], [result.buffer])
+        self.f32[op.result] = result
+        self.done.add(op)
+
+    def _linear(self, first: Op) -> None:
+        """All linears that share ``first``'s input, as one GEMV."""
+        x = self.finder.root(first.operands[0])
+        ops = [op for op in self.graph.ops if op.kind == "linear" and op not in self.done and self.finder.root(op.operands[0]) is x]
+        names = [self._constant_name(op.operands[1], op) for op in ops]
+        placed = [op for op, name in zip(ops, names, strict=True) if name in self.stream_of]
+        if placed:
+            ops = [first] if first in placed else [op for op in ops if op not in placed]
+            names = [self._constant_name(op.operands[1], op) for op in ops]
+        self._ready([(first.operands[0], Form.BF16_EVERYWHERE)])
+        k = _static(first.operands[1].type.shape[1])
+        outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
+        for op, m in zip(ops, outputs, strict=True):
+            self.decisions.append(dispatch_linear(self.machine, self._label(op), m, k))
+        if names[0] in self.stream_of:
+            stream, index = self.stream_of[names[0]]
+            if index or len(stream.names) != 1:
+                raise WordlineError("shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc)
+        else:
+            stream = self._place(names, outputs, k, indexed=False)
+        result = ScratchBuffer(self._name("y"), stream.total_rows * COLUMN_BYTES)
+        x_tensor = self.wide[x]
+        prologue, body = gemv.gemv(stream, x_tensor, result, self.zeros)
+        self.hoist = len(self.tasks)
+        self._task(Engine.CHANNEL, "gemv " + "+".join(names), first, "gemv", body, [x_tensor.buffer], [result], prologue, self._predicate(ops))
+        offset = 0
+        for index, (op, m) in enumerate(zip(ops, outputs, strict=True)):
+            template = sharded("", self.machine, m)
+            self.f32[op.result] = ScratchTensor(result, "bf16", template.dims, offset, False, m)
+            offset += stream.local_rows[index] * COLUMN_BYTES
+            self.done.add(op)
+
+    def _label(self, op: Op) -> str:
+        return f"{op.kind} {op.results[0].name or op.results[0].id}"
+
+    def _attention(self, op: Op) -> None:
+        q, k, v = op.operands
+        self._ready([(value, Form.BF16_EVERYWHERE) for value in (q, k, v)])
+        kv = self.kv
+        window = op.attrs.get("window")
+        shape = attention.AttentionShape(
+            kv, int(str(op.attrs["layer"])), self.heads // kv.kv_heads, float(str(op.attrs["scale"])), None if window is None else int(str(window))
+        )
+        q_, k_, v_ = (self.wide[self.finder.root(value)] for value in (q, k, v))
+        layer = shape.layer
+        out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, LANES)
+        predicate = self._predicate([user for user in self.graph.users()[op.result]])
+        self.hoist = len(self.tasks)
+        self._task(Engine.CHANNEL, f"append {layer}", op, "attention", attention.append(shape, k_, v_), [k_.buffer, v_.buffer])
+        scores = [ScratchBuffer(f"scores{layer}.{h}", shape.group * shape.score_bytes) for h in range(kv.kv_heads)]
+        partials = [ScratchBuffer(f"partial{layer}.{h}", attention.partial_bytes(shape)) for h in range(kv.kv_heads)]
+        sums = [[SharedRegister(f"sum{layer}.{h}.{g}") for g in range(shape.group)] for h in range(kv.kv_heads)]
+
+        def begin(head: int) -> None:
+            prologue, body = attention.score(self.machine, shape, head, q_, scores[head], self.zeros)
+            self._task(Engine.CHANNEL, f"score {layer}.{head}", op, "attention", body, [q_.buffer], [scores[head]], prologue, predicate)
+            soft = attention.softmax(self.machine, shape, head, scores[head], sums[head])
+            self._task(Engine.VECTOR, f"softmax {layer}.{head}", op, "attention", soft, [scores[head]], [scores[head]], (), predicate)
+
+        def finish(head: int) -> None:
+            prologue, body = attention.weigh(self.machine, shape, head, scores[head], partials[head], self.zeros)
+            self._task(Engine.CHANNEL, f"weigh {layer}.{head}", op, "attention", body, [scores[head]], [partials[head]], prologue, predicate)
+            merged = attention.merge(self.machine, shape, head, partials[head], sums[head], out)
+            self._task(Engine.VECTOR, f"merge {layer}.{head}", op, "attention", merged, [partials[head]], [partials[head], out.buffer], (), predicate)
+
+        ahead = 1 if self.overlap else 0
+        for head in range(min(ahead, kv.kv_heads)):
+            begin(head)
+        for head in range(kv.kv_heads):
+            if head + ahead < kv.kv_heads:
+                begin(head + ahead)
+            finish(head)
+        self.f32[op.result] = out
+        self.wide[op.result] = out
+        self.done.add(op)
+
+    # --- vector regions -------------------------------------------------------------------------------------------------
+
+    def _ready(self, wanted: Sequence[tuple[Value, Form]]) -> None:
+        """Emit the region that makes the wanted forms exist, if any is missing."""
+        missing = [(self.finder.root(value), form) for value, form in wanted if not self._has(self.finder.root(value), form)]
+        if missing:
+            region = self.finder.region(list(dict.fromkeys(missing)), set(self.f32))
+            self._emit_region(region)
+
+    def _has(self, value: Value, form: Form) -> bool:
+        return value in {Form.F32: self.f32, Form.BF16_EVERYWHERE: self.wide, Form.INDEX: self.indices}[form]
+
+    def _emit_region(self, region: Region) -> None:
+        op = region.ops[-1] if region.ops else self.finder.producer(region.demands[0][0])
+        predicate = self._predicate(region.ops) if region.ops else None
+        inputs: dict[Value, RegionInput] = {}
+        for value in region.inputs:
+            inputs[value] = self._region_input(value, predicate)
+        demands: list[Demand] = []
+        for value, form in region.demands:
+            elements = value.type.static_elements()
+            if form is Form.F32:
+                self.f32[value] = contiguous(self._name("v"), "f32", elements)
+                demands.append(Demand(value, self.f32[value]))
+            elif form is Form.BF16_EVERYWHERE:
+                self.wide[value] = broadcast(self._name("x"), "bf16", elements, LANES)
+                demands.append(Demand(value, self.wide[value]))
+            else:
+                self.indices[value] = SharedRegister(self._name("index"))
+                demands.append(Demand(value, self.indices[value]))
+        block = generate_region(self.machine, region.ops, inputs, demands, BINDINGS, self._name("region"))
+        body: list[Item] = [command("LDA", register, None, index=WORDS[register.name]) for register in block.registers]
+        body.extend(block.items)
+        name = self._name("region")
+        cycles = passes_cycles(self.machine, block.items)
+        elements = sum(v.type.static_elements() for v in (*region.inputs, *(value for value, _ in region.demands)))
+        self.decisions.append(dispatch_region(self.machine, name if op is None else self._label(op), cycles, elements))
+        self._task(Engine.VECTOR, name, op, "vector", body, block.reads, block.writes, (), predicate)
+
+    def _region_input(self, value: Value, predicate: int | None) -> RegionInput:
+        if value in self.f32:
+            return self.f32[value]
+        producer = self.finder.producer(value)
+        if producer is None:
+            return Register(value.name)
+        name = str(producer.attrs["name"])
+        tensor = broadcast(f"{name}.{self.counter}", "f32", value.type.static_elements(), COLUMN_BYTES // 4)
+        self.parameter_tasks.append((self.hoist, name, tensor, producer.loc, predicate))
+        return tensor
+
+    # --- parameters and outputs -----------------------------------------------------------------------------------------
+
+    def _with_parameters(self, parameters: ParameterRows) -> list[Task]:
+        """Tasks with the reads of vector parameters ahead of the bank work before their use, where the channels would wait."""
+        before: dict[int, list[Task]] = {}
+        for index, name, tensor, loc, predicate in self.parameter_tasks:
+            place = parameters.places.get(name) or parameters.add(name, tensor.elements)
+            body = parameter.read(place, tensor, self.machine.organisation.columns)
+            task = Task(Engine.CHANNEL, f"read {name}", name, "parameter", loc, body, (), (tensor.buffer,), (), predicate)
+            before.setdefault(index, []).append(task)
+        tasks: list[Task] = []
+        for index, task in enumerate(self.tasks):
+            tasks.extend(before.get(index, ()))
+            tasks.append(task)
+        return tasks
+
+    def _logits_op(self) -> Op:
+        root = self.finder.root(self.graph.outputs["logits"])
+        producer = self.finder.producer(root)
+        if producer is None or producer.kind != "linear":
+            raise WordlineError("logits", "the step's logits must come straight from a linear operation", where=self.graph.name)
+        return producer
+
+    def _outputs(self) -> None:
+        logits = self._logits_op()
+        tensor = self.f32[logits.result]
+        shard_bytes = tensor.dims[-1][0] * tensor.element_bytes
+        send = command(
+            "XOUT",
+            None,
+            {"slot": LOGITS_ADDRESS},
+            scratch=Address(tensor.buffer, linear(tensor.offset)),
+            stride=self.machine.scratch.bytes_per_channel,
+            blocks=self.machine.organisation.channels,
+            bytes=shard_bytes,
+            offset=0,
+        )
+        self._task(Engine.LINK, "send logits", logits, "link", [send], [tensor.buffer], (), (), FLAG_SEND_LOGITS)
+        token = self.graph.outputs["next_token"]
+        self._ready([(token, Form.INDEX)])
+        index = Register("next_token")
+        body = [command("GETS", index, None, shared=self.indices[self.finder.root(token)]), command("STA", None, None, index=NEXT_TOKEN, value=index)]
+        self._task(Engine.VECTOR, "store next token", self.finder.producer(self.finder.root(token)), "vector", body, (), (), (), FLAG_LOGITS)

@@ -1,0 +1,113 @@
+"""Signals and waits between engines, from what their tasks read and write in scratch.
+
+Each engine that others depend on has one signal and raises it after each task that somebody waits for; a waiting task names the count. A dependence that an earlier
+wait of the same engine already covers, directly or through another engine, needs no wait of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordline.compiler.kernel.ir import Task
+from wordline.compiler.memory import ScratchPlan
+from wordline.isa.declare import Engine
+
+GRANULE = 32
+"""Bytes whose hazards are tracked together: one scratch column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Hold until the engine's signal has reached ``count``."""
+
+    engine: Engine
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synchronisation:
+    """``waits[i]`` come before the body of task i; ``signals[i]``: the task's engine signals after it."""
+
+    waits: tuple[tuple[Wait, ...], ...]
+    signals: tuple[bool, ...]
+
+
+def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
+    """Place the signals and waits that make every interleaving of the engines equal to the sequential order of ``tasks``."""
+    dependences = _dependences(tasks, plan)
+    needed, signalled = _reduce(tasks, dependences)
+    counts: dict[int, int] = {}
+    totals = dict.fromkeys(Engine, 0)
+    for index, task in enumerate(tasks):
+        if index in signalled:
+            totals[task.engine] += 1
+            counts[index] = totals[task.engine]
+    waits = tuple(tuple(Wait(tasks[source].engine, counts[source]) for source in needed[index]) for index in range(len(tasks)))
+    return Synchronisation(waits, tuple(index in signalled for index in range(len(tasks))))
+
+
+def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
+    """For each task the latest earlier task of each engine that must have taken effect before it."""
+    offsets = plan.offsets()
+    granules = -(-plan.peak // GRANULE) + 1
+    engines = {engine: position for position, engine in enumerate(Engine)}
+    writer = np.full(granules, -1)
+    readers = np.full((len(engines), granules), -1)
+    owner = np.array([engines[task.engine] for task in tasks])
+    result: list[list[int]] = []
+    for index, task in enumerate(tasks):
+        found: set[int] = set()
+        read = [_span(offsets[b], b.bytes_per_channel) for b in task.reads]
+        written = [_span(offsets[b], b.bytes_per_channel) for b in task.writes]
+        for span in (*read, *written):
+            found.update(int(w) for w in np.unique(writer[span]))
+        for span in written:
+            found.update(int(r) for r in np.unique(readers[:, span]))
+        latest: dict[int, int] = {}
+        for source in found - {-1, index}:
+            engine = int(owner[source])
+            latest[engine] = max(latest.get(engine, -1), source)
+        # Data that a channel itself put into scratch lands later than it issues; the vector unit and the link finish what they start.
+        own = engines[task.engine]
+        if task.engine is not Engine.CHANNEL:
+            latest.pop(own, None)
+        result.append(sorted(latest.values()))
+        for span in read:
+            readers[own, span] = index
+        for span in written:
+            writer[span] = index
+            readers[:, span] = -1
+    return result
+
+
+def _span(offset: int, size: int) -> slice:
+    return slice(offset // GRANULE, -(-(offset + size) // GRANULE))
+
+
+def _reduce(tasks: Sequence[Task], dependences: list[list[int]]) -> tuple[list[list[int]], set[int]]:
+    """Dependences without those implied by earlier waits, and the tasks that must signal."""
+    known: dict[Engine, dict[Engine, int]] = {engine: dict.fromkeys(Engine, -1) for engine in Engine}
+    after: list[dict[Engine, int]] = []
+    needed: list[list[int]] = []
+    signalled: set[int] = set()
+    for index, task in enumerate(tasks):
+        mine = known[task.engine]
+        kept = []
+        for source in sorted(dependences[index], reverse=True):
+            engine = tasks[source].engine
+            if mine[engine] >= source:
+                continue
+            kept.append(source)
+            signalled.add(source)
+            for other, progress in after[source].items():
+                mine[other] = max(mine[other], progress)
+            mine[engine] = max(mine[engine], source)
+        needed.append(kept)
+        snapshot = dict(mine)
+        # In-order engines have finished everything before `index` once its signal is out.
+        snapshot[task.engine] = index
+        after.append(snapshot)
+    return needed, signalled

@@ -1,0 +1,219 @@
+"""The expressions of a vector region: graph operations as a hash-consed DAG of what the vector unit knows.
+
+Leaves are tensors in scratch and scalars; inner nodes are operations of the pass, views, rotate-half, concat and
+reductions. Equal expressions are one node, so common subexpressions are found by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from wordline.compiler.kernel.scratch import ScratchTensor
+from wordline.compiler.kernel.symbols import Register
+from wordline.compiler.vector.passes import ScalarSource, SharedScalar
+from wordline.errors import WordlineError
+from wordline.graph.ir import Op, Value
+from wordline.graph.types import TensorType
+from wordline.isa.gddr6_aim.vector import OP_BY_NAME
+
+Shape = tuple[int, ...]
+RegionInput = ScratchTensor | ScalarSource
+
+#: Graph operations that are one pass operation each.
+_DIRECT = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "fma": "fma",
+    "maximum": "max",
+    "less": "less",
+    "select": "select",
+    "exp": "exp",
+    "recip": "recip",
+    "rsqrt": "rsqrt",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+    "sin": "sin",
+    "cos": "cos",
+}
+_REDUCTIONS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_argmax": "argmax"}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """One expression.
+
+    Attributes:
+        kind: "tensor", "scalar", "op", "reshape", "transpose", "slice", "broadcast", "rotate", "concat" or "reduce".
+        args: operands.
+        detail: the scratch tensor; the scalar; the operation's name; the permutation; ``(axis, start)`` of a slice;
+            the axis of a concat; the reduction's name.
+        shape: extents. A scalar has ``()`` and stands for every shape.
+        number: position in creation order, which is a topological order.
+    """
+
+    kind: str
+    args: tuple[Node, ...]
+    detail: Hashable
+    shape: Shape
+    number: int
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+
+class Expressions:
+    """Builds nodes; equal requests give the same node."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Hashable, Node] = {}
+
+    def node(self, kind: str, args: tuple[Node, ...], detail: Hashable, shape: Shape) -> Node:
+        key = (kind, tuple(arg.number for arg in args), detail, shape)
+        if key not in self._nodes:
+            self._nodes[key] = Node(kind, args, detail, shape, len(self._nodes))
+        return self._nodes[key]
+
+    def tensor(self, tensor: ScratchTensor, shape: Shape) -> Node:
+        return self.node("tensor", (), tensor, shape)
+
+    def scalar(self, source: ScalarSource) -> Node:
+        if isinstance(source, int | float):
+            # Keyed by bits: 0.0 and -0.0 are different scalars.
+            return self.node("scalar", (), Number(int(np.float32(source).view(np.uint32))), ())
+        return self.node("scalar", (), source, ())
+
+    def op(self, name: str, args: Sequence[Node], shape: Shape) -> Node:
+        """An element-wise operation; arguments are broadcast to ``shape``. Numbers are folded with the unit's own function."""
+        if all(isinstance(arg.detail, Number) for arg in args):
+            with np.errstate(all="ignore"):
+                value = OP_BY_NAME[name].function(*(arg.detail.value for arg in args if isinstance(arg.detail, Number)))
+            return self.scalar(float(value.reshape(())))
+        return self.node("op", tuple(self.broadcast(arg, shape) for arg in args), name, shape)
+
+    def broadcast(self, x: Node, shape: Shape) -> Node:
+        return x if x.kind == "scalar" or x.shape == shape else self.node("broadcast", (x,), None, shape)
+
+    def reshape(self, x: Node, shape: Shape) -> Node:
+        if x.kind == "reshape":
+            x = x.args[0]
+        if x.kind == "scalar" or x.shape == shape:
+            return x
+        return self.node("reshape", (x,), None, shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A float32 by its bits."""
+
+    bits: int
+
+    @property
+    def value(self) -> np.ndarray[tuple[()], np.dtype[np.float32]]:
+        return np.array(self.bits, dtype=np.uint32).view(np.float32)
+
+
+def scalar_source(node: Node) -> ScalarSource:
+    """What a scalar node stands for in a pass."""
+    detail = node.detail
+    if isinstance(detail, Number):
+        return float(detail.value)
+    assert isinstance(detail, SharedScalar | Register)
+    return detail
+
+
+def import_ops(
+    expressions: Expressions,
+    ops: Sequence[Op],
+    inputs: Mapping[Value, RegionInput],
+    bindings: Mapping[str, int],
+) -> dict[Value, Node]:
+    """The node of every value that ``ops`` (in order) define, given where their inputs are.
+
+    Raises:
+        WordlineError: "vector-op", an operation the vector unit cannot do.
+    """
+    nodes: dict[Value, Node] = {}
+    for value, where in inputs.items():
+        if isinstance(where, ScratchTensor):
+            shape = value.type.concrete_shape(bindings)
+            if where.elements != prod(shape):
+                raise ValueError(f"{value} has {prod(shape)} elements, its scratch tensor {where} has {where.elements}")
+            nodes[value] = expressions.tensor(where, shape)
+        else:
+            nodes[value] = expressions.scalar(where)
+    for op in ops:
+        if op.result not in nodes:
+            nodes[op.result] = _import(expressions, op, [nodes[x] for x in op.operands], bindings)
+    return nodes
+
+
+def _import(expressions: Expressions, op: Op, args: list[Node], bindings: Mapping[str, int]) -> Node:
+    shape = op.result.type.concrete_shape(bindings)
+    attrs = op.attrs
+    scalar = bool(args) and args[0].kind == "scalar"
+    if op.kind in _DIRECT:
+        return expressions.op(_DIRECT[op.kind], args, shape)
+    if op.kind == "neg":
+        return expressions.op("mul", [args[0], expressions.scalar(-1.0)], shape)
+    if op.kind == "cast":
+        return _cast(expressions, op, args[0], shape)
+    if op.kind in _REDUCTIONS:
+        (x,) = args
+        operand_shape = op.operands[0].type.concrete_shape(bindings)
+        if scalar:
+            # A scalar stands for every shape; a reduction needs elements to count.
+            x = expressions.node("op", (x, x), "max", operand_shape)
+        return expressions.node("reduce", (x,), _REDUCTIONS[op.kind], shape)
+    if op.kind == "constant" and "value" in attrs:
+        return expressions.scalar(float(attrs["value"]))  # type: ignore[arg-type]  # a number by the op's schema
+    if op.kind == "concat":
+        args = [expressions.node("op", (x, x), "max", s) if x.kind == "scalar" else x for x, s in _parts(op, args, bindings)]
+        return expressions.node("concat", tuple(args), attrs["axis"], shape)
+    if op.kind in ("rotate_half", "reshape", "transpose", "slice", "broadcast") and scalar and op.kind != "rotate_half":
+        return args[0]
+    match op.kind:
+        case "reshape":
+            return expressions.reshape(args[0], shape)
+        case "transpose":
+            return expressions.node("transpose", (args[0],), attrs["perm"], shape)
+        case "slice":
+            return expressions.node("slice", (args[0],), (attrs["axis"], attrs["start"]), shape)
+        case "broadcast":
+            return expressions.broadcast(args[0], shape)
+        case "rotate_half":
+            x = expressions.node("op", (args[0], args[0]), "max", shape) if scalar else args[0]
+            return expressions.node("rotate", (x,), None, shape)
+    raise WordlineError(
+        "vector-op", f"the vector unit has no operation for '{op.kind}'", where=op.loc or str(op.result), remedy="place it elsewhere"
+    )
+
+
+def _parts(op: Op, args: list[Node], bindings: Mapping[str, int]) -> list[tuple[Node, Shape]]:
+    return [(node, value.type.concrete_shape(bindings)) for node, value in zip(args, op.operands, strict=True)]
+
+
+def _cast(expressions: Expressions, op: Op, x: Node, shape: Shape) -> Node:
+    source, target = op.operands[0].type, op.result.type
+    if target.dtype == "bf16" and source.dtype in ("f32", "i32", "i64"):
+        return expressions.op("round_bf16", [x], shape)
+    if target.dtype == "bool" and source.dtype != "bool":
+        return expressions.op("select", [x, expressions.scalar(1.0), expressions.scalar(0.0)], shape)
+    if _is_integer(target) and source.is_float:
+        raise WordlineError(
+            "vector-op",
+            f"the vector unit cannot convert {source.dtype} to {target.dtype}",
+            where=op.loc or str(op.result),
+            remedy="place it elsewhere",
+        )
+    # Integers and truth values are float32 in a pass (exact up to 2^24), bf16 values are float32 already.
+    return x
+
+
+def _is_integer(kind: TensorType) -> bool:
+    return kind.dtype in ("i32", "i64")
