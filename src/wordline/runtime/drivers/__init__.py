@@ -1,0 +1,1 @@
+"""Drivers, one file each; see :mod:`wordline.runtime.driver` for what a driver provides."""
