@@ -62,11 +62,15 @@ WORDLINE_VEC float fma(float a, float b, float c) {
     const double total = product + addend;
     const double part = total - product;
     const double error = (product - (total - part)) + (addend - part);
+    // Integer arithmetic without comparisons, which baseline x86 has no 64-bit vector form of. An infinite or NaN total is
+    // left alone; an even last bit moves one step towards the exact value if there is an error.
     const std::uint64_t bits = __builtin_bit_cast(std::uint64_t, total);
-    // An infinite or NaN total has a NaN error, which neither comparison accepts.
-    const std::uint64_t inexact = ((error > 0.0) | (error < 0.0)) ? 1u : 0u;
-    const std::uint64_t away = ((error > 0.0) == (total > 0.0)) ? 1u : ~std::uint64_t{0};
-    const std::uint64_t step = (inexact & ~bits & 1u) ? away : 0u;
+    const std::uint64_t error_bits = __builtin_bit_cast(std::uint64_t, error);
+    const std::uint64_t special = ((bits & 0x7FF0000000000000u) + 0x0010000000000000u) >> 63;
+    const std::uint64_t inexact = ((error_bits << 1) | (std::uint64_t{0} - (error_bits << 1))) >> 63;
+    const std::uint64_t moves = inexact & ~special & ~bits & 1u;
+    const std::uint64_t down = (bits ^ error_bits) >> 63;
+    const std::uint64_t step = moves - ((moves & down) << 1);
     return static_cast<float>(__builtin_bit_cast(double, bits + step));
 #endif
 }
@@ -193,8 +197,8 @@ WORDLINE_VEC Angle reduce_angle(float a) {
     const std::uint32_t bits = as_bits(a);
     const bool small = a <= kPio4;
     const std::uint64_t mantissa = (bits & kMantissa) | kMinNormal;
-    const std::uint32_t start = small ? 0u : (bits >> 23) - (150u - 30u);
-    // Infinities and NaN stay inside the table too; their result is replaced.
+    // Below pi/4, and for infinities and NaN, this is some place in the table; the result is replaced.
+    const std::uint32_t start = (bits >> 23) - (150u - 30u);
     const std::uint32_t word = (start >> 5) & 7u;
     const std::uint32_t shift = start & 31u;
     const std::uint64_t t0 = kTwoOverPi[word];
