@@ -6,3 +6,4 @@
 namespace nb = nanobind;
 
 void bind_build_info(nb::module_& m);
+void bind_errors(nb::module_& m);

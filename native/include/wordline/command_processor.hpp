@@ -77,7 +77,7 @@ public:
           budget_(instruction_limit),
           stream_(stream),
           channel_(channel) {
-        if (program_.engine == EngineKind::channel) {
+        if (program_.engine == Engine::channel) {
             registers_[1] = channel;
         }
     }
@@ -131,7 +131,7 @@ private:
     void enter_loop(const Operation& op);
     void channel_command(const Operation& op);
     void vector_pass(const Operation& op);
-    void check_vector(const char* what, const PassCommand& p, std::int32_t base, const VectorLayout& layout) const;
+    void check_vector(const char* what, const PassCommand& p, std::int32_t base, const isa::LayoutWord& layout) const;
     void link_transfer(const Operation& op);
 
     const Machine& machine_;
@@ -379,8 +379,8 @@ void StreamRunner<Sink>::channel_command(const Operation& op) {
 }
 
 template <class Sink>
-void StreamRunner<Sink>::check_vector(const char* what, const PassCommand& p, std::int32_t base, const VectorLayout& layout) const {
-    const std::int32_t size = dtype_bytes(layout.dtype);
+void StreamRunner<Sink>::check_vector(const char* what, const PassCommand& p, std::int32_t base, const isa::LayoutWord& layout) const {
+    const std::int32_t size = bytes_of(layout.dtype);
     const auto misaligned = [size](std::int32_t value) { return value % size != 0; };
     if (misaligned(base) || (p.n0 > 1 && misaligned(layout.s0)) || (p.n1 > 1 && misaligned(layout.s1)) || (p.n2 > 1 && misaligned(layout.s2)))
         [[unlikely]] {
@@ -421,18 +421,18 @@ void StreamRunner<Sink>::vector_pass(const Operation& op) {
         }
     }
     for (std::size_t i = 0; i < form.n_scalars; ++i) {
-        const PassForm::Scalar& scalar = form.scalars[i];
+        const isa::ScalarWord& scalar = form.scalars[i];
         switch (scalar.kind) {
-            case ScalarKind::f32:
+            case isa::ScalarKind::f32:
                 p.scalars[i] = std::bit_cast<float>(scalar.value);
                 break;
-            case ScalarKind::shared_f32:
+            case isa::ScalarKind::shared_f32:
                 p.scalars[i] = std::bit_cast<float>(sink_.load_shared(static_cast<int>(scalar.value)));
                 break;
-            case ScalarKind::register_i32:
+            case isa::ScalarKind::register_i32:
                 p.scalars[i] = static_cast<float>(r[scalar.value]);
                 break;
-            case ScalarKind::shared_i32:
+            case isa::ScalarKind::shared_i32:
                 p.scalars[i] = static_cast<float>(sink_.load_shared(static_cast<int>(scalar.value)));
                 break;
         }
@@ -450,12 +450,16 @@ void StreamRunner<Sink>::link_transfer(const Operation& op) {
     t.stride = op.operands[1].evaluate(r);
     t.blocks = std::max(op.operands[2].evaluate(r), 0);
     t.bytes = std::max(op.operands[3].evaluate(r), 0);
+    if (t.blocks == 0 || t.bytes == 0) {  // does nothing, so its host address does not matter
+        t.blocks = t.bytes = 0;
+        return sink_.transfer(t);
+    }
     const std::int64_t slot = argument_base_ + op.field;
     const auto low = static_cast<std::uint32_t>(sink_.load_word(word_address(slot)));
     const auto high = static_cast<std::uint32_t>(sink_.load_word(word_address(slot + 1)));
     const std::int64_t offset = op.operands[4].evaluate(r);
     t.host = (std::uint64_t{high} << 32 | low) + static_cast<std::uint64_t>(offset);
-    if (t.blocks > 0 && t.bytes > machine_.scratch_bytes()) [[unlikely]] {
+    if (t.bytes > machine_.scratch_bytes()) [[unlikely]] {
         fault("a block of " + std::to_string(t.bytes) + " bytes exceeds scratch (" + std::to_string(machine_.scratch_bytes()) + ")");
     }
     sink_.transfer(t);
