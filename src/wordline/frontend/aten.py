@@ -22,7 +22,7 @@ from wordline.graph.types import DType, TensorType
 Number = int | float
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """An operation, or a variant of it, that has no lowering; the text says which variant."""
 
 
@@ -60,10 +60,10 @@ def dtype_of(dtype: torch.dtype) -> DType:
     """The graph's element type for a torch one.
 
     Raises:
-        Unsupported: the graph has no such type.
+        UnsupportedError: the graph has no such type.
     """
     if dtype not in _DTYPES:
-        raise Unsupported(f"element type {str(dtype).removeprefix('torch.')}")
+        raise UnsupportedError(f"element type {str(dtype).removeprefix('torch.')}")
     return _DTYPES[dtype]
 
 
@@ -75,7 +75,7 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-# --- views and copies --------------------------------------------------------------------------------------------------
+# --- views and copies -----------------------------------------------------------------------------------------------
 
 
 @_rule(
@@ -136,7 +136,7 @@ def _slice(
     ctx: Lowering, node: Node, x: Value, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Value:
     if step != 1:
-        raise Unsupported(f"step {step}")
+        raise UnsupportedError(f"step {step}")
     axis = dim % x.type.rank
     if ctx.type_of(node).shape == x.type.shape:
         return x
@@ -146,7 +146,7 @@ def _slice(
 def _window(ctx: Lowering, x: Value, axis: int, start: int, end: int | None) -> Value:
     size = x.type.shape[axis]
     if not isinstance(size, int):
-        raise Unsupported("part of the batch")
+        raise UnsupportedError("part of the batch")
     first, last, _ = slice(start, end).indices(size)
     return ctx.b.op("slice", x, axis=axis, start=first, stop=last)
 
@@ -176,11 +176,13 @@ def _getitem(ctx: Lowering, node: Node, parts: Sequence[Value], index: int) -> V
 
 @_rule("aten.cat.default")
 def _concat(ctx: Lowering, node: Node, parts: Sequence[Value], dim: int = 0) -> Value:
-    dtype = ctx.type_of(node).dtype
-    return ctx.b.op("concat", *(ctx.operand(part, dtype) for part in parts), axis=dim % parts[0].type.rank)
+    result = ctx.type_of(node)
+    # Empty tensors have no value; a partial rotary embedding of the whole head joins one.
+    operands = [ctx.operand(part, result.dtype) for part in parts if isinstance(part, Value)]
+    return ctx.b.op("concat", *operands, axis=dim % result.rank)
 
 
-# --- contractions and attention ----------------------------------------------------------------------------------------
+# --- contractions and attention -------------------------------------------------------------------------------------
 
 
 @_rule("aten.embedding.default")
@@ -197,7 +199,7 @@ def _linear(ctx: Lowering, node: Node, x: Value, weight: Value, bias: Value | No
 @_rule("aten.matmul.default", "aten.mm.default")
 def _matmul(ctx: Lowering, node: Node, x: Value, y: Value) -> Value:
     if y.type.rank != 2 or ctx.b.matches(y, "constant") is None:
-        raise Unsupported("of two computed tensors")
+        raise UnsupportedError("of two computed tensors")
     return ctx.b.op("linear", x, ctx.b.op("transpose", y, perm=(1, 0)))
 
 
@@ -221,17 +223,17 @@ def _attention(
     extras: str,
 ) -> Value:
     if extras:
-        raise Unsupported(f"attention with {extras}")
+        raise UnsupportedError(f"attention with {extras}")
     heads, kv_heads = q.type.shape[1], k.type.shape[1]
     if not isinstance(heads, int) or not isinstance(kv_heads, int) or q.type.shape[2] != 1:
-        raise Unsupported("attention over more than one new token")
+        raise UnsupportedError("attention over more than one new token")
     attrs: dict[str, int | float] = {"layer": layer, "scale": scale, "heads": heads, "kv_heads": kv_heads}
     if window:
         attrs["window"] = window
     return ctx.b.op("reshape", ctx.b.op("attention", q, k, v, **attrs), shape=ctx.type_of(node).shape)
 
 
-# --- element-wise ------------------------------------------------------------------------------------------------------
+# --- element-wise ---------------------------------------------------------------------------------------------------
 
 
 def _binary(kind: str) -> Rule:
@@ -285,7 +287,7 @@ def _pow(ctx: Lowering, node: Node, x: Value, exponent: Number) -> Value:
     if exponent == -1:
         return ctx.b.op("recip", base)
     if exponent not in (1, 2, 3, 4):
-        raise Unsupported(f"exponent {exponent}")
+        raise UnsupportedError(f"exponent {exponent}")
     square = ctx.b.op("mul", base, base)
     return {1: base, 2: square, 3: ctx.b.op("mul", square, base), 4: ctx.b.op("mul", square, square)}[int(exponent)]
 
@@ -303,7 +305,7 @@ def _relu(ctx: Lowering, node: Node, x: Value) -> Value:
 @_rule("aten.gelu.default")
 def _gelu(ctx: Lowering, node: Node, x: Value, *, approximate: str = "none") -> Value:
     if approximate != "tanh":
-        raise Unsupported("exact GELU; the tanh approximation has a lowering")
+        raise UnsupportedError("exact GELU; the tanh approximation has a lowering")
     dtype = x.type.dtype
     cube = ctx.b.op("mul", ctx.b.op("mul", x, x), x)
     inner = ctx.b.op("add", x, ctx.b.op("mul", cube, ctx.b.scalar(0.044715, dtype)))
@@ -328,13 +330,13 @@ def _where(ctx: Lowering, node: Node, condition: Value, a: Value | Number, b: Va
     return ctx.b.op("select", condition, ctx.operand(a, dtype), ctx.operand(b, dtype))
 
 
-# --- reductions --------------------------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------------------------------
 
 
 def _over_last_axis(x: Value, dims: int | Sequence[int] | None) -> None:
     axes = [dims] if isinstance(dims, int) else list(dims or ())
     if [axis % x.type.rank for axis in axes] != [x.type.rank - 1]:
-        raise Unsupported(f"over axes {axes or 'all'} of rank {x.type.rank}; only the last axis can be reduced")
+        raise UnsupportedError(f"over axes {axes or 'all'} of rank {x.type.rank}; only the last axis can be reduced")
 
 
 def _reduction(kind: str) -> Rule:
@@ -344,8 +346,7 @@ def _reduction(kind: str) -> Rule:
         _over_last_axis(x, dims)
         result = ctx.type_of(node)
         source = x if kind == "reduce_argmax" else ctx.operand(x, result.dtype)
-        reduced = ctx.b.op("reshape", ctx.b.op(kind, source), shape=result.shape)
-        return reduced
+        return ctx.b.op("reshape", ctx.b.op(kind, source), shape=result.shape)
 
     return rule
 
@@ -366,8 +367,32 @@ def _argmax(ctx: Lowering, node: Node, x: Value, dim: int | None = None, keepdim
 def _mean(ctx: Lowering, node: Node, x: Value, dims: Sequence[int], keepdim: bool = False, **_: Any) -> Value:
     total = _reduction("reduce_sum")(ctx, node, x, dims)
     size = x.type.shape[-1]
-    assert isinstance(total, Value) and isinstance(size, int)
+    assert isinstance(total, Value)
+    assert isinstance(size, int)
     return ctx.b.op("mul", total, ctx.b.scalar(1.0 / size, total.type.dtype))
+
+
+@_rule("aten.layer_norm.default")
+def _layer_norm(
+    ctx: Lowering,
+    node: Node,
+    x: Value,
+    shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    _: bool = True,
+) -> Value:
+    if len(shape) != 1:
+        raise UnsupportedError(f"over {len(shape)} axes")
+    share = ctx.b.scalar(1.0 / shape[0], x.type.dtype)
+    centred = ctx.b.op("sub", x, ctx.b.op("mul", ctx.b.op("reduce_sum", x), share))
+    variance = ctx.b.op("mul", ctx.b.op("reduce_sum", ctx.b.op("mul", centred, centred)), share)
+    spread = ctx.b.op("rsqrt", ctx.b.op("add", variance, ctx.b.scalar(eps, x.type.dtype)))
+    result = ctx.b.op("mul", centred, spread)
+    if weight is not None:
+        result = ctx.b.op("mul", result, weight)
+    return result if bias is None else ctx.b.op("add", result, bias)
 
 
 @_rule("aten.softmax.int", "aten._softmax.default")

@@ -20,14 +20,14 @@ _IGNORED = {"position_ids", "use_cache", "dropout", "is_causal", "output_attenti
 """Arguments of attention functions that do not change a decode step."""
 
 
-@torch.library.custom_op("wordline::attention", mutates_args=())
+@torch.library.custom_op("wordline::attention", mutates_args=())  # type: ignore[untyped-decorator]
 def _attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer: int, scale: float, window: int, extras: str
 ) -> torch.Tensor:
     raise NotImplementedError("wordline::attention is traced, never executed")
 
 
-@_attention.register_fake
+@_attention.register_fake  # type: ignore[untyped-decorator]
 def _attention_fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer: int, scale: float, window: int, extras: str
 ) -> torch.Tensor:
@@ -50,7 +50,7 @@ def _attention_function(
     if attention_mask is not None:
         extras.append("attention_mask")
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    layer = int(module.layer_idx)  # type: ignore[arg-type]  # every attention module of transformers has it
+    layer = int(module.layer_idx)
     out = torch.ops.wordline.attention(query, key, value, layer, scale, sliding_window or 0, ", ".join(extras))
     return out, None
 

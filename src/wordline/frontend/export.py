@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import numpy as np
@@ -38,7 +42,7 @@ class ExportedStep:
     parameters: dict[str, tuple[int, ...]]
 
 
-class _DecodeStep(torch.nn.Module):
+class _DecodeStep(torch.nn.Module):  # type: ignore[misc]  # torch is seen untyped
     """Token and position of each lane to logits and the greedy next token."""
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -68,7 +72,7 @@ def export_decode_step(config: PretrainedConfig) -> ExportedStep:
     token = torch.zeros(_TRACE_BATCH, dtype=torch.int32, device="meta")
     batch = Dim("batch", max=_MAX_BATCH)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _quiet():
             program = torch.export.export(
                 step, (token, torch.zeros_like(token)), dynamic_shapes=({0: batch}, {0: batch}), strict=False
             )
@@ -86,9 +90,21 @@ def export_decode_step(config: PretrainedConfig) -> ExportedStep:
     return ExportedStep(program, _configured_tables(model), aliases, parameters)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch from printing whole traces when tracing fails: the error raised says what matters."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
 def _model_on_meta(config: PretrainedConfig) -> PreTrainedModel:
     config = copy.deepcopy(config)
-    # Private to transformers, but the only switch `from_config` offers for a registered attention function is this name.
+    # Private to transformers, but the only switch for a registered attention function.
     config._attn_implementation = IMPLEMENTATION
     config.use_cache = False
     try:

@@ -30,6 +30,8 @@ _CONFIG_KEYS = {
 _MODEL_TYPES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """GGUF architecture to transformers model type."""
 
+_NEEDED_FIELDS = {"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"}
+
 _TOKEN_IDS = {
     "tokenizer.ggml.bos_token_id": "bos_token_id",
     "tokenizer.ggml.eos_token_id": "eos_token_id",
@@ -41,7 +43,7 @@ def config_of(file: GGUFFile) -> PretrainedConfig:
     """The transformers configuration of the model in a GGUF file.
 
     Raises:
-        WordlineError: "unsupported-architecture", "unsupported-gguf" (a rotary scaling), "damaged-gguf" (a missing key).
+        WordlineError: "unsupported-architecture", "unsupported-gguf" (rotary scaling), "damaged-gguf" (a missing key).
     """
     architecture = str(file.metadata.get("general.architecture"))
     if architecture not in _MODEL_TYPES:
@@ -71,7 +73,7 @@ def config_of(file: GGUFFile) -> PretrainedConfig:
         fields["vocab_size"] = file.tensors["token_embd.weight"][0]
     if "head_dim" not in fields and f"{architecture}.rope.dimension_count" in file.metadata:
         fields["head_dim"] = file.metadata[f"{architecture}.rope.dimension_count"]
-    missing = {"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size"} - set(fields)
+    missing = _NEEDED_FIELDS - set(fields)
     if missing:
         raise WordlineError(
             "damaged-gguf",
@@ -93,7 +95,7 @@ def weights_of(
         parameters: names and shapes the model needs.
 
     Raises:
-        WordlineError: "missing-weights", "wrong-shape", or "unsupported-gguf" for a tensor that the model has no place for.
+        WordlineError: "missing-weights", "wrong-shape", "unsupported-gguf" (a tensor that the model has no place for).
     """
     architecture = str(file.metadata["general.architecture"])
     (arch,) = (arch for arch, name in MODEL_ARCH_NAMES.items() if name == architecture)

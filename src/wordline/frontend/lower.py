@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch.fx import Node
 
 from wordline.errors import WordlineError
-from wordline.frontend.aten import ATEN, Lowering, Unsupported, dtype_of
+from wordline.frontend.aten import ATEN, Lowering, UnsupportedError, dtype_of
 from wordline.frontend.export import ExportedStep
 from wordline.graph.builder import GraphBuilder
 from wordline.graph.canonicalise import CANONICAL_RULES, canonicalise
@@ -66,7 +66,8 @@ class _Lowerer(Lowering):
                 self._call(node)
             elif node.op == "output":
                 logits, next_token = (self._values[value] for value in node.args[0])
-                assert isinstance(logits, Value) and isinstance(next_token, Value)
+                assert isinstance(logits, Value)
+                assert isinstance(next_token, Value)
                 outputs = {"logits": logits, "next_token": next_token}
         self._report()
         # A rule can need an operation that only a later one completes; one more pass reaches the fixed point.
@@ -97,16 +98,16 @@ class _Lowerer(Lowering):
 
     def _call(self, node: Node) -> None:
         target = str(node.target)
-        if target in _IGNORED or not isinstance(node.meta.get("val"), torch.Tensor | list | tuple):
+        if target in _IGNORED or not _has_elements(node.meta.get("val")):
             return
         loc = source_of(node)
         with self.b.at(loc):
             try:
                 rule = ATEN.get(target)
                 if rule is None:
-                    raise Unsupported("")
+                    raise UnsupportedError("")
                 self._values[node] = rule(self, node, *self._resolve(node.args), **self._resolve(node.kwargs))
-            except Unsupported as error:
+            except UnsupportedError as error:
                 self._unsupported[self._describe(node, target, loc, str(error))] += 1
                 self._values[node] = self._stand_in(node)
             except TypeError as error:
@@ -131,7 +132,7 @@ class _Lowerer(Lowering):
         for item in many:
             try:
                 dtype = dtype_of(item.dtype)
-            except Unsupported:
+            except UnsupportedError:
                 dtype = "f32"
             values.append(self.b.input("unsupported", TensorType(dtype, tuple(_dim(size) for size in item.shape))))
         return tuple(values) if isinstance(fake, list | tuple) else values[0]
@@ -160,6 +161,13 @@ class _Lowerer(Lowering):
             where=next(iter(self._unsupported)).partition(" at ")[2],
             remedy="use a model without them, or declare a lowering in wordline/frontend/aten.py",
         )
+
+
+def _has_elements(result: object) -> bool:
+    """Whether a node computes a tensor, or several; empty tensors do not count."""
+    if isinstance(result, torch.Tensor):
+        return all(not isinstance(size, int) or size > 0 for size in result.shape)
+    return isinstance(result, list | tuple)
 
 
 def _dim(size: int | torch.SymInt) -> Dim:

@@ -1,7 +1,7 @@
 """The canonical form of a graph, as rewrite rules.
 
-Every rule keeps the exact float32 meaning of the graph (zero signs and NaN payloads included), so that a canonical graph
-can be compared bit for bit with the one it came from.
+Every rule keeps the exact meaning of the graph, signs of zeros included: a canonical graph can be compared bit for bit
+with the one it came from.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def _merge_views(b: GraphBuilder, kind: str, operands: tuple[Value, ...], attrs:
         if inner := b.matches(operands[0], "transpose"):
             first = inner.attrs["perm"]
             assert isinstance(first, tuple)
-            return b.op("transpose", inner.operands[0], perm=tuple(first[axis] for axis in perm if isinstance(axis, int)))
+            composed = tuple(first[axis] for axis in perm if isinstance(axis, int))
+            return b.op("transpose", inner.operands[0], perm=composed)
         shape = operands[0].type.shape
         moved = [axis for axis in perm if isinstance(axis, int) and shape[axis] != 1]
         if moved == sorted(moved):
@@ -68,7 +69,9 @@ def _merge_views(b: GraphBuilder, kind: str, operands: tuple[Value, ...], attrs:
     return None
 
 
-def _implicit_broadcast(b: GraphBuilder, kind: str, operands: tuple[Value, ...], attrs: dict[str, Attr]) -> Value | None:
+def _implicit_broadcast(
+    b: GraphBuilder, kind: str, operands: tuple[Value, ...], attrs: dict[str, Attr]
+) -> Value | None:
     """Element-wise operations broadcast by themselves: read through `broadcast` where the result type stays."""
     if lookup(kind).group != "elementwise" or len(operands) < 2:
         return None

@@ -31,7 +31,9 @@ class LayerCache:
 
     def window(self, lane: int, first: int, last: int) -> tuple[Array, Array]:
         """Keys and values of one lane at positions first..last: two [kv_heads, last - first + 1, head] arrays."""
-        assert self._keys is not None and self._values is not None  # attention appends before it reads
+        # Attention appends before it reads.
+        assert self._keys is not None
+        assert self._values is not None
         return self._keys[lane, :, first : last + 1], self._values[lane, :, first : last + 1]
 
 
@@ -64,7 +66,7 @@ class Interpreter:
                 "unbound-weights",
                 f"the graph '{graph.name}' cannot be executed: {len(unbound)} of its constants have no data",
                 where=unbound[0],
-                remedy="load the model from a GGUF file or a directory with safetensors instead of a bare configuration",
+                remedy="load the model with its weights, not from a bare configuration",
             )
         self._graph = graph
         self._caches: dict[int, LayerCache] = {}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordline.graph.ir import Attr
-from wordline.graph.types import Dim, SymDim, TensorType
+from wordline.graph.types import Dim, TensorType
 
 Array = NDArray[Any]
 Group = Literal["source", "contraction", "state", "elementwise", "reduction", "view"]
@@ -40,9 +40,7 @@ class AttrSpec:
             case "str":
                 return isinstance(value, str)
             case "dims":
-                return isinstance(value, tuple) and all(
-                    isinstance(dim, SymDim) or (isinstance(dim, int) and not isinstance(dim, bool)) for dim in value
-                )
+                return isinstance(value, tuple)
 
 
 class KVCache(Protocol):
@@ -118,7 +116,8 @@ class OpDef:
             ShapeError: something is missing, unknown or of the wrong kind.
         """
         if len(types) < len(self.operands) or (len(types) > len(self.operands) and not self.variadic):
-            raise ShapeError(f"{self.kind} takes {', '.join(self.operands) or 'no operands'}; got {len(types)} operands")
+            wanted = ", ".join(self.operands) or "no operands"
+            raise ShapeError(f"{self.kind} takes {wanted}; got {len(types)} operands")
         for name, spec in self.attrs.items():
             if name not in attrs:
                 if spec.required:

@@ -105,7 +105,7 @@ def _static(dim: Dim, what: str) -> int:
     return dim
 
 
-# --- sources -----------------------------------------------------------------------------------------------------------
+# --- sources --------------------------------------------------------------------------------------------------------
 
 
 def _constant_reference(args: Sequence[Array], attrs: Attrs, step: Step) -> Array:
@@ -130,7 +130,7 @@ _declare(
     )
 )
 
-# --- contractions ------------------------------------------------------------------------------------------------------
+# --- contractions ---------------------------------------------------------------------------------------------------
 
 
 def _embedding_type(types: Types, attrs: Attrs) -> TensorType:
@@ -182,7 +182,7 @@ _declare(
     )
 )
 
-# --- attention ---------------------------------------------------------------------------------------------------------
+# --- attention ------------------------------------------------------------------------------------------------------
 
 
 def _attention_type(types: Types, attrs: Attrs) -> TensorType:
@@ -227,9 +227,10 @@ _declare(
         ("q", "k", "v"),
         _attention_type,
         _attention_reference,
-        "Owns the KV cache of `layer`: writes k and v [B, kv_heads, 1, D] at the graph input `position`, then attends with "
-        "q [B, heads, 1, D] over positions max(0, position - window + 1) .. position (0 .. position without a window): "
-        "softmax(scale * q k^T) v, query head h reading key/value head h // (heads / kv_heads): [B, 1, heads * D].",
+        "Owns the KV cache of `layer`: writes k and v [B, kv_heads, 1, D] at the graph input `position`, then attends "
+        "with q [B, heads, 1, D] over positions max(0, position - window + 1) .. position (0 .. position without a "
+        "window): softmax(scale * q k^T) v, query head h reading key/value head h // (heads / kv_heads). The result is "
+        "[B, 1, heads * D].",
         attrs={
             "layer": AttrSpec("int", True, "which cache"),
             "scale": AttrSpec("float", True, "factor on the scores"),
@@ -240,7 +241,7 @@ _declare(
     )
 )
 
-# --- element-wise ------------------------------------------------------------------------------------------------------
+# --- element-wise ---------------------------------------------------------------------------------------------------
 
 
 def _unary_type(types: Types, attrs: Attrs) -> TensorType:
@@ -340,7 +341,7 @@ _declare(
     )
 )
 
-# --- reductions --------------------------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------------------------------
 
 
 def _reduce_type(types: Types, attrs: Attrs) -> TensorType:
@@ -381,11 +382,11 @@ _declare(
         ("x",),
         _argmax_type,
         lambda args, attrs, step: args[0].argmax(axis=-1, keepdims=True).astype(np.int32),
-        "Lowest index of the maximum over the last axis (of the first NaN if there is one), i32; the axis stays with size 1.",
+        "Lowest index of the maximum over the last axis (the first NaN if any), i32; the axis stays with size 1.",
     )
 )
 
-# --- views -------------------------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------------------------
 
 
 def _reshape_type(types: Types, attrs: Attrs) -> TensorType:
@@ -491,7 +492,7 @@ _declare(
         ("x",),
         _broadcast_type,
         lambda args, attrs, step: np.broadcast_to(args[0], step.dims(_dims(attrs, "shape"))),
-        "x repeated along missing axes and axes of size 1. Element-wise operations broadcast their operands themselves.",
+        "x repeated along missing axes and axes of size 1. Element-wise operations broadcast by themselves.",
         attrs={"shape": AttrSpec("dims", True, "the new shape; symbols by name")},
     )
 )

@@ -98,8 +98,7 @@ def _attr(value: Attr) -> str:
 def _float(value: float) -> str:
     if not math.isfinite(value):
         return f"0x{int(np.float64(value).view(np.uint64)):016X}"
-    mantissa, mark, exponent = repr(value).partition("e")
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}{mark}{exponent}"
+    return _decimal(repr(value))
 
 
 def _dense(data: Array, type: TensorType) -> str:
@@ -113,22 +112,25 @@ def _dense(data: Array, type: TensorType) -> str:
         return _decimal(str(value)) if np.isfinite(value) else f"0x{int(value.view(np.uint32)):08X}"
 
     def nested(part: Array) -> str:
-        return element(part[()]) if part.ndim == 0 else f"[{', '.join(nested(row) for row in part)}]"
+        return element(part.dtype.type(part)) if part.ndim == 0 else f"[{', '.join(nested(row) for row in part)}]"
 
     return f"dense<{nested(np.asarray(data))}> : {_type(type)}"
 
 
 def _decimal(text: str) -> str:
+    """MLIR's float literals need a point before the exponent."""
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}{mark}{exponent}"
 
 
 def _quote(text: str) -> str:
-    escaped = "".join(
-        {'"': '\\"', "\\": "\\\\"}.get(char, char if " " <= char <= "~" else "".join(f"\\{b:02X}" for b in char.encode()))
-        for char in text
-    )
-    return f'"{escaped}"'
+    return '"' + "".join(_escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in '"\\':
+        return f"\\{char}"
+    return char if " " <= char <= "~" else "".join(f"\\{byte:02X}" for byte in char.encode())
 
 
 _TOKEN = re.compile(
