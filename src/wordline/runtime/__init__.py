@@ -1,4 +1,4 @@
-"""The hardware abstraction: devices behind drivers, memory, executables, queues and timelines. No torch, no compiler."""
+"""The hardware abstraction: devices behind drivers, memory, executables, queues and timelines."""
 
 from wordline.runtime.device import Device, Executable, HostBuffer
 from wordline.runtime.device_interface import Completion, ExecuteFlag

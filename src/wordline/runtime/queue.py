@@ -52,7 +52,7 @@ class Queue:
         return self._submit(Opcode.FENCE, (), waits, signals)
 
     def write_rows(self, address: int, first_row: int, rows: int, waits: Points = (), signals: Points = ()) -> Point:
-        """Copy ``rows`` DRAM rows of all banks from the host window at ``address``: [row, channel, bank, column, lane]."""
+        """Copy ``rows`` DRAM rows of all banks from host memory at ``address``: [row, channel, bank, column, lane]."""
         return self._submit(Opcode.BANK_WRITE, (address, first_row, rows), waits, signals)
 
     def read_rows(self, address: int, first_row: int, rows: int, waits: Points = (), signals: Points = ()) -> Point:
@@ -90,7 +90,7 @@ class Queue:
         signals: Points = (),
         done: Callable[[Completion], None] | None = None,
     ) -> Point:
-        """Run the program in ``slot`` with the argument block at word ``argument_base``; ``done`` gets the completion."""
+        """Run the program in ``slot``, argument block at word ``argument_base``; ``done`` gets the completion."""
         return self._submit(Opcode.EXECUTE, (slot, argument_base), waits, signals, mode, done)
 
     def host_call(self, call: Callable[[], None], waits: Points = (), signals: Points = ()) -> Point:

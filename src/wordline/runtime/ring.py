@@ -91,7 +91,9 @@ class Ring:
         """Write a descriptor and ring the doorbell; returns its tag. The ring must not be full."""
         tag = self._tail & 0xFFFF_FFFF
         padded = operands + (0,) * (OPERANDS - len(operands))
-        DESCRIPTOR.pack_into(self._descriptors, self._tail % ENTRIES * DESCRIPTOR.size, opcode, flags, tag, *padded)
+        DESCRIPTOR.pack_into(
+            self._descriptors.data, self._tail % ENTRIES * DESCRIPTOR.size, opcode, flags, tag, *padded
+        )
         self._tail += 1
         self.interface.mmio_write(Register.RING_TAIL, self._tail & 0xFFFF_FFFF)
         return tag
@@ -102,7 +104,7 @@ class Ring:
         for _ in range(new):
             at = self._seen % ENTRIES * COMPLETION.size
             self._seen += 1
-            yield Completion(*COMPLETION.unpack_from(self._completions, at))
+            yield Completion(*COMPLETION.unpack_from(self._completions.data, at))
 
 
 def _check_identity(interface: DeviceInterface, machine: Machine) -> None:
@@ -110,8 +112,8 @@ def _check_identity(interface: DeviceInterface, machine: Machine) -> None:
     if found != DEVICE_ID or version != INTERFACE_VERSION:
         raise WordlineError(
             "device-incompatible",
-            f"the device reports ID {found:#010x}, interface version {version}; this build speaks to {DEVICE_ID:#010x}, "
-            f"version {INTERFACE_VERSION}",
+            f"the device reports ID {found:#010x}, interface version {version}; "
+            f"this build speaks to {DEVICE_ID:#010x}, version {INTERFACE_VERSION}",
             remedy="bring device and software to the same interface version",
         )
     words = (interface.mmio_read(Register.MACHINE_HASH + 4 * i) for i in range(8))

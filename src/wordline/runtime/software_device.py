@@ -176,7 +176,7 @@ class SoftwareDevice:
             if status in (ErrorCode.FAULT, ErrorCode.ABORTED):
                 self._registers[Register.STATUS] = Status.FAULT
         target = self.host(self._base(Register.COMPLETION_BASE_LO) + at * COMPLETION.size, COMPLETION.size, write=True)
-        COMPLETION.pack_into(target, 0, tag, status, start, self._cycles, detail)
+        COMPLETION.pack_into(target.data, 0, tag, status, start, self._cycles, detail)
         self._registers[Register.COMPLETION_TAIL] = (index + 1) & 0xFFFF_FFFF
 
     def _dispatch(self, opcode: int, flags: int, operands: list[int]) -> None:

@@ -28,7 +28,10 @@ class Scheduler:
 
     def advance(self) -> bool:
         """One turn of every worker; whether anything changed."""
-        return any([worker.advance() for worker in list(self._workers)])
+        changed = False
+        for worker in list(self._workers):
+            changed |= worker.advance()
+        return changed
 
 
 class Semaphore:
@@ -76,10 +79,10 @@ class Semaphore:
         Raises:
             WordlineError: the error of the failed timeline, or "timeline-deadlock" when nothing can reach ``value``.
         """
-        while self._value < value:
+        while not self.reached(value):
             if self._error is not None:
                 raise self._error
-            if not self._scheduler.advance() and self._error is None and self._value < value:
+            if not self._scheduler.advance():
                 raise WordlineError(
                     "timeline-deadlock",
                     f"nothing left to do will bring the timeline from {self._value} to {value}",

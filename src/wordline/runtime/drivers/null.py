@@ -1,4 +1,4 @@
-"""``null:MACHINE``: computes nothing and needs no weights; programs are loaded, planned and timed as on the simulator."""
+"""``null:MACHINE``: computes nothing, needs no weights; programs are loaded and timed as on the simulator."""
 
 from __future__ import annotations
 

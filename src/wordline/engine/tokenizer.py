@@ -1,0 +1,125 @@
+"""Text to tokens and back: the artifact's ``tokenizer.json`` and chat template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wordline.artifact import Artifact, TokenizerInfo
+from wordline.artifact.artifact import corrupt
+from wordline.errors import WordlineError
+
+REPLACEMENT = "\ufffd"
+
+
+class Tokenizer:
+    """The tokenizer of one model."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Raises ``WordlineError``: "no-tokenizer", or "corrupt-artifact" if the file cannot be used."""
+        import tokenizers
+
+        text = artifact.tokenizer_json().decode("utf-8", "replace")
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises plain Exception
+            raise corrupt(artifact.path, f"tokenizer.json cannot be used: {error}") from error
+        # Both would change what is encoded behind the caller's back.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        info = artifact.manifest.tokenizer
+        assert info is not None  # checked when the artifact was opened
+        self.info: TokenizerInfo = info
+        self._where = str(artifact.path)
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a plain text, with the begin token if the model wants one."""
+        return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of a conversation, ending where the answer begins. Messages have a ``role`` and a ``content``.
+
+        Raises:
+            WordlineError: "no-chat-template", or "chat-template" if the template refuses the conversation.
+        """
+        return list(self._tokenizer.encode(self.render_chat(messages), add_special_tokens=False).ids)
+
+    def render_chat(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """The text that the chat template makes of a conversation."""
+        if self.info.chat_template is None:
+            raise WordlineError(
+                "no-chat-template",
+                "the model has no chat template: it was not trained to answer",
+                where=self._where,
+                remedy="leave out --chat, and give a text to continue",
+            )
+        import jinja2
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        def refuse(message: str) -> None:
+            raise jinja2.TemplateError(message)
+
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = refuse
+        try:
+            return environment.from_string(self.info.chat_template).render(
+                messages=list(messages),
+                add_generation_prompt=True,
+                bos_token=self._token(self.info.bos_id),
+                eos_token=self._token(next(iter(self.info.eos_ids), None)),
+            )
+        except jinja2.TemplateError as error:
+            raise WordlineError(
+                "chat-template",
+                f"the model's chat template refuses the conversation: {error}",
+                where=self._where,
+                remedy="leave out --chat",
+            ) from error
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of some tokens, without special ones. Bytes that are not UTF-8 become U+FFFD."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def stream(self) -> TextStream:
+        """Text token by token."""
+        return TextStream(self)
+
+    def _token(self, token: int | None) -> str:
+        return "" if token is None else str(self._tokenizer.id_to_token(token) or "")
+
+
+class TextStream:
+    """Turns tokens into text as they come. A token may end within a character: text is given out in whole characters.
+
+    The text of a token depends on its predecessor (joining spaces), so each piece is the difference of two decodings
+    that start at the same token.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._window: list[int] = []  # tokens of the last piece given out, then those held back
+        self._given = 0  # characters of the window's text that are out already
+
+    def push(self, token: int) -> str:
+        """The text that is certain with this token; empty while a character is incomplete."""
+        self._window.append(token)
+        text = self._tokenizer.decode(self._window)
+        if text.endswith(REPLACEMENT) or len(text) <= self._given:
+            return ""
+        piece = text[self._given :]
+        self._window = self._window[-1:]
+        self._given = len(self._tokenizer.decode(self._window))
+        return piece
+
+    def finish(self) -> str:
+        """What is left at the end of the text: incomplete characters become U+FFFD."""
+        piece = self._tokenizer.decode(self._window)[self._given :]
+        self._window, self._given = [], 0
+        return piece
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    # jinja2's own filter escapes for HTML.
+    return json.dumps(value, ensure_ascii=False, indent=indent)
