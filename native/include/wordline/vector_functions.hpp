@@ -108,14 +108,18 @@ WORDLINE_VEC float exp_unchecked(float x) {
     const float shifted = fma(clamped, 0x1.715476p+0f, kRound);
     const std::int32_t count = static_cast<std::int32_t>(as_bits(shifted) - kRoundBits);
     const float n = shifted - kRound;
-    const float r = fma(n, 0x1.05c610p-29f, fma(n, -0x1.62e430p-1f, clamped));
+    // The argument less n ln 2, as r + lost; then 1 + r as whole + part, so that only the last addition rounds at full size.
+    const float exact = fma(n, -0x1.62e430p-1f, clamped);
+    const float r = fma(n, 0x1.05c610p-29f, exact);
+    const float lost = fma(n, 0x1.05c610p-29f, exact - r);
+    const float whole = 1.0f + r;
+    const float part = r - (whole - 1.0f);
     float p = 0x1.6a524ep-10f;
     p = fma(p, r, 0x1.12396ep-7f);
     p = fma(p, r, 0x1.5558aap-5f);
     p = fma(p, r, 0x1.555492p-3f);
     p = fma(p, r, 0x1.fffffcp-2f);
-    const float q = fma(r * r, p, r);
-    const float result = scale(1.0f + q, x != x ? 0 : count);
+    const float result = scale(whole + (part + fma(r * r, p, lost)), x != x ? 0 : count);
     return x != x ? x : result;
 }
 WORDLINE_VEC float exp(float x) { return canonical(exp_unchecked(x)); }

@@ -132,9 +132,14 @@ def _exp(x: F32) -> F32:
     shifted = fma(clamped, _LOG2E, _ROUND)
     count = shifted.view(np.int32) - _ROUND_BITS
     n = shifted - _ROUND
-    r = fma(n, -_LN2_LO, fma(n, -_LN2_HI, clamped))
-    q = fma(r * r, _polynomial(r, _EXP), r)
-    result = _scale(_F(1.0) + q, np.where(np.isnan(x), np.int32(0), count))
+    # The argument less n ln 2 as r + lost, then 1 + r as whole + part: only the last addition rounds at full size.
+    exact = fma(n, -_LN2_HI, clamped)
+    r = fma(n, -_LN2_LO, exact)
+    lost = fma(n, -_LN2_LO, exact - r)
+    whole = _F(1.0) + r
+    part = r - (whole - _F(1.0))
+    result = whole + (part + fma(r * r, _polynomial(r, _EXP), lost))
+    result = _scale(result, np.where(np.isnan(x), np.int32(0), count))
     return np.where(np.isnan(x), x, result)
 
 
