@@ -177,7 +177,8 @@ def _fold_constants(b: GraphBuilder, kind: str, operands: tuple[Value, ...], att
             return b.constant(_folded_name(b, kind, sources, attrs, result), Constant(result, None))
         inline = inline and (named is None or named.inline)
         arrays.append(lookup("constant").reference((), source.attrs, step))
-    data = np.ascontiguousarray(definition.reference(arrays, attrs, step))
+    with np.errstate(all="ignore"):
+        data = np.asarray(definition.reference(arrays, attrs, step), order="C")
     if result.dtype == "bf16":
         data = round_bf16(data)
     if inline and result.rank == 0 and result.dtype != "bool":

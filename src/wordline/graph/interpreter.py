@@ -129,8 +129,10 @@ class Interpreter:
         return {name: values[value.id] for name, value in self._graph.outputs.items()}
 
     def _execute(self, op: Op, values: dict[int, Array]) -> Array:
-        array = lookup(op.kind).reference([values[value.id] for value in op.operands], op.attrs, self)
-        return round_bf16(array) if op.result.type.dtype == "bf16" else array
+        with np.errstate(all="ignore"):
+            array = lookup(op.kind).reference([values[value.id] for value in op.operands], op.attrs, self)
+        # Sums depend on the memory order of their operands; values, unlike NumPy's views, have one order only.
+        return np.asarray(round_bf16(array) if op.result.type.dtype == "bf16" else array, order="C")
 
     def _bind(self, name: str, shape: tuple[Dim, ...], actual: tuple[int, ...]) -> None:
         fits = len(shape) == len(actual) and all(

@@ -130,7 +130,7 @@ def _quote(text: str) -> str:
 def _escape(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
-    return char if " " <= char <= "~" else "".join(f"\\{byte:02X}" for byte in char.encode())
+    return char if char.isprintable() else "".join(f"\\{byte:02X}" for byte in char.encode())
 
 
 _TOKEN = re.compile(
