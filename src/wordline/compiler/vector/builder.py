@@ -136,14 +136,9 @@ class PassBuilder:
         channels = all_channels(self._machine) if every_channel else 0
         self._result = (value, buffer, linear(offset), _strides(strides), dtype, channels)
 
-    def sum(self, value: PassValue, register: SharedRegister) -> None:
-        self._reductions.append(("sum", value, register))
-
-    def max(self, value: PassValue, register: SharedRegister) -> None:
-        self._reductions.append(("max", value, register))
-
-    def argmax(self, value: PassValue, register: SharedRegister) -> None:
-        self._reductions.append(("argmax", value, register))
+    def reduce(self, kind: ReductionKind, value: PassValue, register: SharedRegister) -> None:
+        """Reduce ``value`` over the valid elements into ``register``: sum, max, or argmax (the int32 flat index)."""
+        self._reductions.append((kind, value, register))
 
     def excess(self) -> int:
         """By how many entries the pass exceeds the limits of machine and encoding; 0 when it can be built."""

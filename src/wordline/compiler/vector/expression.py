@@ -19,6 +19,7 @@ from wordline.errors import WordlineError
 from wordline.graph.ir import Op, Value
 from wordline.graph.types import TensorType
 from wordline.isa.gddr6_aim.vector import OP_BY_NAME
+from wordline.isa.gddr6_aim.vector_pass import OPERATIONS
 
 Shape = tuple[int, ...]
 RegionInput = ScratchTensor | ScalarSource
@@ -89,15 +90,20 @@ class Expressions:
         return self.node("scalar", (), source, ())
 
     def op(self, name: str, args: Sequence[Node], shape: Shape) -> Node:
-        """An element-wise operation; arguments are broadcast to ``shape``. Numbers are folded with the unit's own function."""
+        """An element-wise operation; arguments are broadcast to ``shape``. Numbers fold by the unit's own function."""
         if all(isinstance(arg.detail, Number) for arg in args):
             with np.errstate(all="ignore"):
-                value = OP_BY_NAME[name].function(*(arg.detail.value for arg in args if isinstance(arg.detail, Number)))
+                _, function = OPERATIONS[OP_BY_NAME[name].code]
+                value = function(*(arg.detail.value for arg in args if isinstance(arg.detail, Number)))
             return self.scalar(float(value.reshape(())))
         return self.node("op", tuple(self.broadcast(arg, shape) for arg in args), name, shape)
 
     def broadcast(self, x: Node, shape: Shape) -> Node:
         return x if x.kind == "scalar" or x.shape == shape else self.node("broadcast", (x,), None, shape)
+
+    def spread(self, x: Node, shape: Shape) -> Node:
+        """``x`` with a shape of its own, also if it is a scalar."""
+        return self.node("broadcast", (x,), None, shape) if x.kind == "scalar" else x
 
     def reshape(self, x: Node, shape: Shape) -> Node:
         if x.kind == "reshape":
@@ -156,46 +162,41 @@ def import_ops(
 def _import(expressions: Expressions, op: Op, args: list[Node], bindings: Mapping[str, int]) -> Node:
     shape = op.result.type.concrete_shape(bindings)
     attrs = op.attrs
-    scalar = bool(args) and args[0].kind == "scalar"
     if op.kind in _DIRECT:
         return expressions.op(_DIRECT[op.kind], args, shape)
     if op.kind == "neg":
         return expressions.op("mul", [args[0], expressions.scalar(-1.0)], shape)
     if op.kind == "cast":
         return _cast(expressions, op, args[0], shape)
-    if op.kind in _REDUCTIONS:
-        (x,) = args
-        operand_shape = op.operands[0].type.concrete_shape(bindings)
-        if scalar:
-            # A scalar stands for every shape; a reduction needs elements to count.
-            x = expressions.node("op", (x, x), "max", operand_shape)
-        return expressions.node("reduce", (x,), _REDUCTIONS[op.kind], shape)
     if op.kind == "constant" and "value" in attrs:
         return expressions.scalar(float(attrs["value"]))  # type: ignore[arg-type]  # a number by the op's schema
-    if op.kind == "concat":
-        args = [expressions.node("op", (x, x), "max", s) if x.kind == "scalar" else x for x, s in _parts(op, args, bindings)]
-        return expressions.node("concat", tuple(args), attrs["axis"], shape)
-    if op.kind in ("rotate_half", "reshape", "transpose", "slice", "broadcast") and scalar and op.kind != "rotate_half":
-        return args[0]
+    shaped = [
+        expressions.spread(node, value.type.concrete_shape(bindings))
+        for node, value in zip(args, op.operands, strict=True)
+    ]
+    if op.kind in _REDUCTIONS:
+        return expressions.node("reduce", (shaped[0],), _REDUCTIONS[op.kind], shape)
     match op.kind:
+        case "concat":
+            return expressions.node("concat", tuple(shaped), attrs["axis"], shape)
+        case "rotate_half":
+            return expressions.node("rotate", (shaped[0],), None, shape)
         case "reshape":
             return expressions.reshape(args[0], shape)
+        case "broadcast":
+            return expressions.broadcast(args[0], shape)
+        case "transpose" | "slice" if args[0].kind == "scalar":
+            return args[0]
         case "transpose":
             return expressions.node("transpose", (args[0],), attrs["perm"], shape)
         case "slice":
             return expressions.node("slice", (args[0],), (attrs["axis"], attrs["start"]), shape)
-        case "broadcast":
-            return expressions.broadcast(args[0], shape)
-        case "rotate_half":
-            x = expressions.node("op", (args[0], args[0]), "max", shape) if scalar else args[0]
-            return expressions.node("rotate", (x,), None, shape)
     raise WordlineError(
-        "vector-op", f"the vector unit has no operation for '{op.kind}'", where=op.loc or str(op.result), remedy="place it elsewhere"
+        "vector-op",
+        f"the vector unit has no operation for '{op.kind}'",
+        where=op.loc or str(op.result),
+        remedy="place it elsewhere",
     )
-
-
-def _parts(op: Op, args: list[Node], bindings: Mapping[str, int]) -> list[tuple[Node, Shape]]:
-    return [(node, value.type.concrete_shape(bindings)) for node, value in zip(args, op.operands, strict=True)]
 
 
 def _cast(expressions: Expressions, op: Op, x: Node, shape: Shape) -> Node:

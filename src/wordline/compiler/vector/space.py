@@ -85,8 +85,8 @@ class Space:
         for axis in axes:
             constants[axis], rest = divmod(rest, weights[axis])
         for digit, coefficient in index[1]:
-            axis = next((axis for axis in axes if weights[axis] <= coefficient), None)
-            if axis is None or coefficient % weights[axis]:
+            axis = next((axis for axis in axes if weights[axis] <= coefficient), -1)
+            if axis < 0 or coefficient % weights[axis]:
                 raise NotAffine
             step = coefficient // weights[axis]
             unbounded = axis == axes[0]
@@ -134,7 +134,11 @@ def merge(
         if extent == 1:
             continue
         steps = [table.get(digit, 0) for table in tables]
-        if loops and apart not in (digit, last) and all(a == b * extent for a, b in zip(loops[-1][1], steps, strict=True)):
+        if (
+            loops
+            and apart not in (digit, last)
+            and all(a == b * extent for a, b in zip(loops[-1][1], steps, strict=True))
+        ):
             loops[-1] = (loops[-1][0] * extent, steps)
         else:
             loops.append((extent, steps))
