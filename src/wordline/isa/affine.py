@@ -1,8 +1,8 @@
 """The affine operand: how a device program names an address, a length or a trip count.
 
-An affine operand is ``imm + register[a] * stride_a + register[b] * stride_b`` in 32-bit two's complement arithmetic, encoded in one
-64-bit word: ``imm`` signed 24 bits (bits 0-23), then twice a 5-bit register number and a signed 15-bit stride (bits 24-43, 44-63).
-Register 0 always reads zero, so an unused term is ``(0, 0)``.
+An affine operand is ``imm + register[a] * stride_a + register[b] * stride_b`` in 32-bit two's complement arithmetic,
+encoded in one 64-bit word: ``imm`` signed 24 bits (bits 0-23), then twice a 5-bit register number and a signed 15-bit
+stride (bits 24-43, 44-63). Register 0 always reads zero, so an unused term is ``(0, 0)``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How an instruction is declared: once, with its encoding, meaning, timing class and description together.
 
-Everything else about an instruction (encoder, decoder, disassembler, verifier, documentation table, C++ header) is derived from its
-:class:`Instruction`. An instruction is a sequence of 64-bit words: a header (opcode in bits 0-7, total length in words in bits 8-15, then
-the header fields in declaration order from bit 16), the fixed words, then the repeated groups whose counts are header fields.
+Everything else about an instruction (encoder, decoder, disassembler, verifier, documentation table, C++ header) is
+derived from its :class:`Instruction`. An instruction is a sequence of 64-bit words: a header (opcode in bits 0-7, total
+length in words in bits 8-15, then the header fields in declaration order from bit 16), the fixed words, then the
+repeated groups whose counts are header fields.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Engine(Enum):
 class Bits:
     """An integer of ``width`` bits in the header or in a packed word.
 
-    ``names`` gives symbolic values, value 0 first; ``enum`` is the type they form in C++ (empty: a plain integer there).
+    ``names`` gives symbolic values, value 0 first; ``enum`` is the type they form in C++ (empty: a plain integer
+    there).
     """
 
     name: str
@@ -42,8 +44,12 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class AffineWord:
-    """One word that holds an affine operand. ``kind`` is the bound that verification and execution check it against:
-    ``row column buffer accumulator bank count scratch word value`` (see ``verify.py``)."""
+    """One word that holds an affine operand.
+
+    ``kind`` is the bound that verification and execution check it against (``bounds.py``): ``bank``, ``row``,
+    ``accumulator``; ``column``, ``buffer``, ``accumulators``, ``scratch`` together with the burst length ``count``;
+    ``element`` of scratch; ``word`` of controller memory, ``argument`` word; ``value`` for anything else.
+    """
 
     name: str
     kind: str
@@ -72,17 +78,23 @@ class Group:
     description: str
 
 
+class OperandError(Exception):
+    """An instruction refuses its operands at run time; the text is the reason. Execution turns it into a fault."""
+
+
 Semantics = Callable[[Any, Any], None]
-"""``semantics(state, operands)``: change the reference state; ``operands`` has every field, evaluated word and group as an attribute."""
+"""``semantics(state, operands)``: change the reference state; ``operands`` has every field, evaluated word and group
+as an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One declared instruction.
 
-    ``timing`` names the rule set the cycle model applies (``docs/device-programs.md``); ``semantics`` is its bit-exact NumPy meaning, ``None`` for
-    what changes no data (row commands) or is control flow that the command processor itself executes. Declaring modules import
-    NumPy inside their semantics only: the C++ header is generated in build environments that have nothing but Python.
+    ``timing`` names the rule set the cycle model applies (``docs/device-programs.md``); ``semantics`` is its bit-exact
+    NumPy meaning, ``None`` for what changes no data (row commands) or is control flow that the command processor itself
+    executes. Declaring modules import NumPy inside their semantics only: the C++ header is generated in build
+    environments that have nothing but Python.
     """
 
     name: str
@@ -113,7 +125,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """All instructions of one generation; opcodes and names are unique. ``version`` is the one that program images carry."""
+    """All instructions of one generation; opcodes and names are unique. Program images carry ``version``."""
 
     generation: str
     version: int

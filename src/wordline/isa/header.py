@@ -1,7 +1,7 @@
 """The C++20 header of an instruction set, generated from its declaration at build time.
 
-``python -m wordline.isa.header GENERATION [-o FILE]`` prints the header, or replaces FILE if its text changes. Needs nothing
-besides Python, so that it runs in isolated build environments.
+``python -m wordline.isa.header GENERATION [-o FILE]`` prints the header, or replaces FILE if its text changes. Needs
+nothing besides Python, so that it runs in isolated build environments.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ struct Affine {{
     constexpr std::int32_t evaluate(const std::int32_t* registers) const {{
         const auto product = [registers](std::uint8_t reg, std::int16_t stride) {{
             return static_cast<std::uint32_t>(registers[reg]) * static_cast<std::uint32_t>(std::int32_t{{stride}});
-        }};
-        return static_cast<std::int32_t>(static_cast<std::uint32_t>(imm) + product(reg0, stride0) + product(reg1, stride1));
+        }}; return static_cast<std::int32_t>(static_cast<std::uint32_t>(imm) + product(reg0, stride0) + product(reg1,
+        stride1));
     }}
     constexpr bool operator==(const Affine&) const = default;
 }};
@@ -243,8 +243,7 @@ def _instruction(instruction: Instruction) -> list[str]:
 def _word_count(isa: InstructionSet) -> list[str]:
     lines = [
         "",
-        f"// Words of the instruction that starts with `header`, by its opcode and counts; 0: no such opcode. A valid header says the same in bits "
-        f"{OPCODE_BITS}-{HEADER_BITS - 1}.",
+        "// Words of the instruction that starts with `header`, by its opcode and counts; 0: no such opcode.",
         "constexpr std::size_t word_count(std::uint64_t header) {",
         f"    switch (static_cast<Opcode>(unsigned_bits(header, 0, {OPCODE_BITS}))) {{",
     ]
@@ -259,8 +258,10 @@ def _word_count(isa: InstructionSet) -> list[str]:
     lines += ["    }", "    return 0;", "}"]
     lines += [
         "",
-        "// What the header itself says.",
-        f"constexpr std::size_t stated_word_count(std::uint64_t header) {{ return unsigned_bits(header, {OPCODE_BITS}, {LENGTH_BITS}); }}",
+        "// What the header itself says; both agree in a valid program.",
+        "constexpr std::size_t stated_word_count(std::uint64_t header) {",
+        f"    return unsigned_bits(header, {OPCODE_BITS}, {LENGTH_BITS});",
+        "}",
     ]
     return lines
 

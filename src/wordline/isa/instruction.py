@@ -29,7 +29,8 @@ GroupEntry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Instr:
-    """``declaration`` with values: header ``fields``, ``words`` (an :class:`Affine` or a dict of bit fields each) and ``groups``."""
+    """``declaration`` with values: header ``fields``, ``words`` (an :class:`Affine` or a dict of bit fields each) and
+    ``groups``."""
 
     declaration: Instruction
     fields: dict[str, int] = field(default_factory=dict)
@@ -48,7 +49,10 @@ class Instr:
 
 
 def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
-    """Build an instruction by operand name. Integers become constant affine operands; a missing affine operand is zero; group counts are filled in."""
+    """Build an instruction by operand name.
+
+    Integers become constant affine operands; a missing affine operand is zero; group counts are filled in.
+    """
     declaration = isa.by_name[name]
     fields = {b.name: 0 for b in declaration.fields}
     words: dict[str, Affine | Packed] = {w.name: ZERO if isinstance(w, AffineWord) else {} for w in declaration.words}
@@ -98,6 +102,12 @@ def _decode_word(spec: Word, word: int) -> Affine | Packed:
     return Affine.decode(word) if isinstance(spec, AffineWord) else _unpack(spec.bits, word, 0)
 
 
+def encoded_length(instr: Instr) -> int:
+    """Number of 64-bit words of ``instr``."""
+    declaration = instr.declaration
+    return 1 + len(declaration.words) + sum(len(g.words) * len(instr.groups[g.name]) for g in declaration.groups)
+
+
 def encode(instr: Instr) -> list[int]:
     """The words of ``instr``. Raises ``WordlineError`` when a value does not fit its field."""
     d = instr.declaration
@@ -117,7 +127,10 @@ def encode(instr: Instr) -> list[int]:
 
 
 def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], at: int) -> tuple[Instr, int]:
-    """Decode the instruction that starts at word ``at``; returns it and the index after it. Raises ``WordlineError("bad-program")``."""
+    """Decode the instruction that starts at word ``at``; returns it and the index after it.
+
+    Raises ``WordlineError("bad-program")``.
+    """
     header = int(words[at])
     declaration = isa.by_opcode.get(header & ((1 << OPCODE_BITS) - 1))
     if declaration is None:
@@ -163,7 +176,7 @@ def encode_all(instrs: Sequence[Instr]) -> npt.NDArray[np.uint64]:
 
 
 def evaluate(instr: Instr, registers: Sequence[int]) -> SimpleNamespace:
-    """All operands as plain integers for the given registers: fields and words as attributes, groups as lists of namespaces."""
+    """All operands as plain integers for the given registers: fields and words as attributes, groups as lists."""
     values: dict[str, Any] = dict(instr.fields)
     for name, value in instr.words.items():
         values[name] = value.evaluate(registers) if isinstance(value, Affine) else SimpleNamespace(**value)

@@ -1,7 +1,8 @@
 """A device program: one instruction stream per engine, and its binary image.
 
-Image, little endian: magic ``WLPG``, u16 instruction-set version, u16 number of streams, then for each stream u32 engine, u32 channel mask, u32 first
-word, u32 number of words; then the words (u64 each). The image is what an executable is loaded from on every device.
+Image, little endian: magic ``WLPG``, u16 instruction-set version, u16 number of streams, then for each stream u32
+engine, u32 channel mask, u32 first word, u32 number of words; then the words (u64 each). The image is what an
+executable is loaded from on every device.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Bank and buffer commands of a channel stream (rules: ``docs/device-programs.md``).
 
-A column is 32 bytes: 16 bf16 elements. Column commands name their row; when another row is open the engine turns the row itself (implicit
-opening), so an explicit ``PREA``/``ACT16`` ahead of use only moves the turn earlier. A burst covers ``count`` consecutive columns.
-Reference state: ``state.buffer`` uint16 [buffer columns, 16]; ``state.accumulators`` float32 [accumulators, banks]; uint16 views
-``state.scratch_columns(offset, n)`` [n, 16] of this channel's scratch, ``state.bank_columns(bank, row, column, n)`` [n, 16] (read only; the
-``writable_`` form for writes) and ``state.all_bank_columns(row, column, n)`` [banks, n, 16] of its banks. Operands are range-checked before.
+A column is 32 bytes: 16 bf16 elements. Column commands name their row; when another row is open the engine turns the
+row itself (implicit opening), so an explicit ``PREA``/``ACT16`` ahead of use only moves the turn earlier. A burst
+covers ``count`` consecutive columns. Reference state: ``state.buffer`` uint16 [buffer columns, 16];
+``state.accumulators`` float32 [accumulators, banks]; uint16 views ``state.scratch_columns(offset, n)`` [n, 16] of this
+channel's scratch, ``state.bank_columns(bank, row, column, n)`` [n, 16] (read only; the ``writable_`` form for writes)
+and ``state.all_bank_columns(row, column, n)`` [banks, n, 16] of its banks. Operands are range-checked before.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ROW = AffineWord("row", "row", "DRAM row")
 COLUMN = AffineWord("column", "column", "first column of the burst")
 BUFFER = AffineWord("buffer", "buffer", "first column in the global buffer")
 ACCUMULATOR = AffineWord("accumulator", "accumulator", "accumulator index, the same in every bank")
+ACCUMULATORS = AffineWord("accumulator", "accumulators", "first accumulator index, the same in every bank")
 COUNT = AffineWord("count", "count", "burst length; nothing happens when it is <= 0")
 SOURCE = AffineWord("source", "scratch", "byte offset in this channel's scratch")
 TARGET = AffineWord("target", "scratch", "byte offset in this channel's scratch")
@@ -100,8 +102,8 @@ BANK_COMMANDS = (
         37,
         CHANNEL,
         "mode",
-        "Switch to register mode (1) or normal mode (0) ahead of need; without it the engine switches when a command needs the other mode. "
-        "Nothing happens when the mode is already right.",
+        "Switch to register mode (1) or normal mode (0) ahead of need; without it the engine switches when a command "
+        "needs the other mode. Nothing happens when the mode is already right.",
         (Bits("mode", 1, "mode after the command", names=("normal", "register")),),
     ),
     Instruction(
@@ -145,9 +147,16 @@ BANK_COMMANDS = (
         44,
         CHANNEL,
         "wr",
-        "Masked write of one column: the bf16 element at `source` is replicated to the lanes whose bit is set in `lanes`; other lanes keep their value.",
+        "Masked write of one column: the bf16 element at `source` is replicated to the lanes whose bit is set in "
+        "`lanes`; other lanes keep their value.",
         (),
-        (BANK, ROW, COLUMN, SOURCE, AffineWord("lanes", "value", "lane mask, bit i for lane i")),
+        (
+            BANK,
+            ROW,
+            COLUMN,
+            AffineWord("source", "element", "byte offset of the element in this channel's scratch"),
+            AffineWord("lanes", "value", "lane mask, bit i for lane i"),
+        ),
         (),
         _wre,
     ),
@@ -189,10 +198,10 @@ BANK_COMMANDS = (
         49,
         CHANNEL,
         "wrmac16",
-        "Set `count` accumulators from `accumulator` up, in every bank, to bf16 values of scratch (one column of 16, one element a bank; the next column "
-        "for the next accumulator if `advance`, else the same one).",
+        "Set `count` accumulators from `accumulator` up, in every bank, to bf16 values of scratch (one column, one "
+        "element a bank; the next column for the next accumulator if `advance`, else the same one).",
         (Bits("advance", 1, "1: next scratch column for each accumulator", names=("same", "advance")),),
-        (ACCUMULATOR, COUNT, SOURCE),
+        (ACCUMULATORS, COUNT, SOURCE),
         (),
         _wrmac16,
     ),
@@ -201,9 +210,10 @@ BANK_COMMANDS = (
         50,
         CHANNEL,
         "rdmac16",
-        "Read `count` accumulators from `accumulator` up, rounded to bf16, into scratch: one column of 16 (one element a bank) each. Does not clear.",
+        "Read `count` accumulators from `accumulator` up, rounded to bf16, into scratch: one column (one element a "
+        "bank) each. Does not clear.",
         (),
-        (ACCUMULATOR, COUNT, TARGET),
+        (ACCUMULATORS, COUNT, TARGET),
         (),
         _rdmac16,
     ),

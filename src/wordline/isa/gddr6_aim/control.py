@@ -1,4 +1,4 @@
-"""Instructions that every stream has: scalar arithmetic, loads and stores of controller memory, loops, signals and waits.
+"""Instructions of every stream: scalar arithmetic, loads and stores of controller memory, loops, signals and waits.
 
 The command processor executes them, one issue slot each; a loop costs its one slot on entry and nothing per iteration.
 """
@@ -12,8 +12,9 @@ from typing import Any
 from wordline.isa.affine import sign_extend
 from wordline.isa.declare import AffineWord, Bits, Engine, Instruction
 
+REGISTER_NAMES = tuple(f"r{number}" for number in range(32))
 ALL = (Engine.CHANNEL, Engine.VECTOR, Engine.LINK)
-RD = Bits("rd", 5, "local register written (1..31)")
+RD = Bits("rd", 5, "local register written", names=REGISTER_NAMES)
 
 
 def _scalar(operation: Callable[[int, int], int]) -> Callable[[Any, Any], None]:
@@ -52,8 +53,9 @@ CONTROL = (
         1,
         ALL,
         "loop",
-        "Run the next `body` instructions `count` times (not at all if count <= 0) with register rd = 0, 1, ...; rd keeps the last index it had. "
-        "Zero overhead per iteration; loops nest to the machine's depth.",
+        "Run the next `body` instructions `count` times (not at all if count <= 0) with register rd = 0, 1, ... set "
+        "at the start of each; rd keeps the last index it had. Zero overhead per iteration; loops nest to the "
+        "machine's depth.",
         (RD, Bits("body", 16, "number of instructions in the body, nested bodies included")),
         (AffineWord("count", "value", "trip count"),),
         writes_register=True,
@@ -63,8 +65,8 @@ CONTROL = (
         2,
         ALL,
         "wait",
-        "Hold this stream until signal `signal` has reached `value`. A signal belongs to one producing stream; its value is the smallest count over "
-        "that stream's channels.",
+        "Hold this stream until signal `signal` has reached `value`. A signal belongs to one producing stream; its "
+        "value is the smallest count over that stream's channels.",
         (Bits("signal", 8, "signal number"),),
         (AffineWord("value", "value", "count to reach"),),
     ),
@@ -73,8 +75,8 @@ CONTROL = (
         3,
         ALL,
         "signal",
-        "Add one to signal `signal` once everything earlier in this stream has taken effect (read data landed in scratch, pass ended, transfer landed). "
-        "The stream itself does not wait for that.",
+        "Add one to signal `signal` once everything earlier in this stream has taken effect (read data landed in "
+        "scratch, pass ended, transfer landed). The stream itself does not wait for that.",
         (Bits("signal", 8, "signal number"),),
     ),
     _alu("ADD", 8, "rd = a + b", lambda a, b: a + b),
@@ -94,7 +96,7 @@ CONTROL = (
         "scalar",
         "rd = word `index` of this submission's argument block",
         (RD,),
-        (AffineWord("index", "word", "word index into the argument block"),),
+        (AffineWord("index", "argument", "word index into the argument block"),),
         (),
         _lda,
         writes_register=True,
@@ -131,7 +133,7 @@ CONTROL = (
         "word `index` of this submission's argument block = value",
         (),
         (
-            AffineWord("index", "word", "word index into the argument block"),
+            AffineWord("index", "argument", "word index into the argument block"),
             AffineWord("value", "value", "value stored"),
         ),
         (),

@@ -1,9 +1,10 @@
 """The pass of the near-memory vector unit: one fused expression over at most four vector operands.
 
-Scratch is one linear byte space, ``channel * bytes_per_channel + offset``, taken modulo its size, so a vector that is spread over channels is a
-strided vector. A pass runs over ``n0 * n1 * n2`` elements; element (i, j, k) of an operand is at ``base + i*s0 + j*s1 + k*s2`` bytes.
-Values in a pass are numbered: 0-3 vector operands, 4-11 scalars, 12-27 results of the operations in order. All arithmetic is float32.
-A pass reads all its operands before it writes.
+Scratch is one linear byte space, ``channel * bytes_per_channel + offset``, taken modulo its size, so a vector that is
+spread over channels is a strided vector. A pass runs over ``n0 * n1 * n2`` elements; element (i, j, k) of an operand is
+at ``base + i*s0 + j*s1 + k*s2`` bytes. Values in a pass are numbered: 0-3 vector operands, 4-11 scalars, 12-27 results
+of the operations in order (printed x0, k0, t0 and up). All arithmetic is float32. A pass reads all its operands before
+it writes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from wordline.isa.declare import AffineWord, Bits, Constant, Engine, Group, Inst
 
 FIRST_SCALAR = 4
 FIRST_RESULT = 12
+MAX_OPERANDS, MAX_SCALARS, MAX_OPERATIONS = FIRST_SCALAR, FIRST_RESULT - FIRST_SCALAR, 16
+#: Printed names of the values of a pass: vector operands, scalars (constants of the pass), results.
+VALUES = (
+    *(f"x{i}" for i in range(MAX_OPERANDS)),
+    *(f"k{i}" for i in range(MAX_SCALARS)),
+    *(f"t{i}" for i in range(MAX_OPERATIONS)),
+)
 DTYPES = ("bf16", "f32", "i32")
 DTYPE_BYTES = (2, 4, 4)
 SCALAR_KINDS = ("f32", "shared_f32", "register_i32", "shared_i32")
@@ -24,8 +32,8 @@ REDUCTIONS = ("sum", "max", "argmax")
 
 @dataclass(frozen=True, slots=True)
 class VectorOp:
-    """An operation of the pass: ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` its bit-exact NumPy meaning
-    as "module.function"."""
+    """An operation of the pass: ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` its
+    bit-exact NumPy meaning as "module.function"."""
 
     name: str
     code: int
@@ -71,8 +79,7 @@ LAYOUT = PackedWord(
         Bits(
             "rotate",
             1,
-            "rotate-half along the inner index: element k is -x[k + n2/2] for k < n2/2, else x[k - n2/2]",
-            names=("straight", "rotate"),
+            "rotate-half along the inner index: element k is -x[k + n2/2] for k < n2/2, else x[k - n2/2]; n2 is even",
         ),
     ),
     "strides and format",
@@ -92,9 +99,10 @@ VECTOR_COMMANDS = (
         64,
         (Engine.VECTOR,),
         "vector",
-        "One pass. Elements whose flat index is below `low` or not below `high` are masked: skipped by reductions, stored as +0. `sum`: lane i mod 16 "
-        "accumulates in ascending order from +0, then the tree i+8, i+4, i+2, i+1; `max` propagates NaN (nothing valid: -inf); `argmax` is the lowest index of "
-        "the maximum (nothing valid: 0). A reduction writes its 32-bit word to a shared register at the end of the pass.",
+        "One pass. Elements whose flat index is below `low` or not below `high` are masked: skipped by reductions, "
+        "stored as +0. `sum`: lane i mod 16 accumulates in ascending order from +0, then the tree i+8, i+4, i+2, i+1; "
+        "`max` propagates NaN (nothing valid: -inf); `argmax` is the lowest index of the maximum (nothing valid: 0). "
+        "A reduction writes its 32-bit word to a shared register at the end of the pass.",
         (
             Bits("n_operands", 3, "vector operands"),
             Bits("n_scalars", 4, "scalars"),
@@ -134,9 +142,9 @@ VECTOR_COMMANDS = (
                         "operation",
                         (
                             Bits("op", 8, "operation", names=tuple(op.name for op in VECTOR_OPS), enum="VectorOp"),
-                            Bits("a", 6, "first value"),
-                            Bits("b", 6, "second value"),
-                            Bits("c", 6, "third value"),
+                            Bits("a", 6, "first source", names=VALUES),
+                            Bits("b", 6, "second source", names=VALUES),
+                            Bits("c", 6, "third source", names=VALUES),
                         ),
                         "operation",
                     ),
@@ -155,9 +163,10 @@ VECTOR_COMMANDS = (
                             Bits(
                                 "channels",
                                 32,
-                                "channel mask: the result goes to its offset in each channel named; 0: to its linear address",
+                                "channel mask: the result goes to its offset in each channel named; "
+                                "0: to its linear address",
                             ),
-                            Bits("value", 6, "value stored"),
+                            Bits("value", 6, "value stored", names=VALUES),
                         ),
                         "where the result goes",
                     ),
@@ -172,7 +181,7 @@ VECTOR_COMMANDS = (
                         "reduction",
                         (
                             Bits("kind", 2, "reduction", names=REDUCTIONS, enum="Reduction"),
-                            Bits("value", 6, "value reduced"),
+                            Bits("value", 6, "value reduced", names=VALUES),
                             Bits("shared", 8, "shared register written"),
                         ),
                         "reduction",

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
+from wordline.isa.declare import OperandError
+from wordline.isa.gddr6_aim.vector import DTYPE_BYTES, FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.numerics import formats
 from wordline.numerics import vector as vf
 
@@ -34,7 +35,8 @@ def element_addresses(
     if layout.rotate:
         k = (k + shape[2] // 2) % shape[2]
     addresses = base + i[:, None, None] * layout.s0 + j[None, :, None] * layout.s1 + k[None, None, :] * layout.s2
-    return addresses.reshape(-1) % space
+    flat: npt.NDArray[np.int64] = addresses.reshape(-1)
+    return flat % space
 
 
 def _load(state: Any, shape: tuple[int, int, int], base: int, layout: SimpleNamespace) -> F32:
@@ -63,16 +65,13 @@ def _scalar(state: Any, kind: int, value: int) -> F32:
 def _store(state: Any, shape: tuple[int, int, int], value: F32, result: SimpleNamespace) -> None:
     layout, mask = result.layout, result.broadcast.channels
     addresses = element_addresses(shape, result.base, layout, state.scratch.size)
+    size = DTYPE_BYTES[layout.dtype]
+    data: npt.NDArray[Any]
     if layout.dtype == 0:
-        data, scratch, size = formats.f32_to_bf16_bits(value), state.scratch.view(np.uint16), 2
-    elif layout.dtype == 1:
-        data, scratch, size = (
-            np.where(np.isnan(value), np.float32(np.nan), value).astype(np.float32),
-            state.scratch.view(np.float32),
-            4,
-        )
+        data, scratch = formats.f32_to_bf16_bits(value), state.scratch.view(np.uint16)
     else:
-        raise ValueError("a pass stores bf16 or f32")
+        data, scratch = formats.canonical(value), state.scratch.view(np.float32)
+    # Element by element in ascending order: where addresses repeat, NumPy keeps the last one as the device does.
     if not mask:
         scratch[addresses // size] = data
         return
@@ -82,8 +81,29 @@ def _store(state: Any, shape: tuple[int, int, int], value: F32, result: SimpleNa
             scratch[(offsets + channel * state.scratch_bytes) // size] = data
 
 
+def _check(state: Any, shape: tuple[int, int, int], o: SimpleNamespace) -> None:
+    if shape[0] * shape[1] * shape[2] > state.scratch.size:
+        raise OperandError(f"the pass has more elements than scratch has bytes ({state.scratch.size})")
+    if 0 in shape:
+        return
+    for what, entries in (("vector operand", o.operands), ("vector result", o.result)):
+        for entry in entries:
+            layout, size = entry.layout, DTYPE_BYTES[entry.layout.dtype]
+            strides = (s for n, s in zip(shape, (layout.s0, layout.s1, layout.s2), strict=True) if n > 1)
+            if any(value % size for value in (entry.base, *strides)):
+                raise OperandError(f"{what} has an element address that is not a multiple of {size}")
+            if layout.rotate and shape[2] % 2:
+                raise OperandError(f"{what} rotates halves of an odd inner extent {shape[2]}")
+
+
 def execute_pass(state: Any, o: SimpleNamespace) -> None:
+    """Execute a pass with evaluated operands ``o`` on ``state``.
+
+    ``state.scratch`` is uint8 [channels * scratch_bytes], ``state.shared`` int32, ``state.registers`` the local
+    registers. Raises ``OperandError`` for too many elements, misaligned addresses and rotation of an odd extent.
+    """
     shape = (max(o.n0, 0), max(o.n1, 0), max(o.n2, 0))
+    _check(state, shape, o)
     n = shape[0] * shape[1] * shape[2]
     index = np.arange(n)
     valid = (index >= o.low) & (index < o.high)
@@ -104,6 +124,6 @@ def execute_pass(state: Any, o: SimpleNamespace) -> None:
         if entry.reduction.kind == 2:
             word = np.array(vf.reduce_argmax(source, valid), dtype=np.int32)
         else:
-            word = np.asarray((vf.reduce_sum, vf.reduce_max)[entry.reduction.kind](source, valid), dtype=np.float32)
-            word = np.where(np.isnan(word), np.float32(np.nan), word).astype(np.float32).view(np.int32)
+            reduce = (vf.reduce_sum, vf.reduce_max)[entry.reduction.kind]
+            word = formats.canonical(reduce(source, valid)).view(np.int32)
         state.shared[entry.reduction.shared] = word
