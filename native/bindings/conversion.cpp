@@ -1,6 +1,6 @@
 #include "conversion.hpp"
 
-#include <string>
+#include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
 #include "wordline/error.hpp"
@@ -20,6 +20,46 @@ wordline::Machine machine_from_dict(const nb::dict& flat) {
         }
     }
     return wordline::Machine::from_flat(values);
+}
+
+int thread_count(std::optional<int> threads) {
+    const int count = threads ? *threads : nb::cast<int>(nb::module_::import_("wordline.knobs").attr("threads")());
+    if (count < 1) {
+        throw wordline::Error("bad-knob", "a model needs at least one thread, not " + std::to_string(count));
+    }
+    return count;
+}
+
+wordline::SimdVariant simd_variant(const std::optional<std::string>& name) {
+    const std::string wanted = name ? *name : nb::cast<std::string>(nb::module_::import_("wordline.knobs").attr("simd")());
+    const std::optional<wordline::SimdVariant> found = wordline::find_simd_variant(wanted);
+    if (!found) {
+        std::string available = "auto";
+        for (const wordline::SimdVariant variant : wordline::available_simd_variants()) {
+            available += std::string(", ") + wordline::simd_name(variant);
+        }
+        throw wordline::Error("bad-knob", "this processor cannot run the SIMD variant '" + wanted + "'", "WORDLINE_SIMD", "choose one of " + available);
+    }
+    return *found;
+}
+
+void raise_fault(const wordline::Fault& fault) {
+    const nb::object type = nb::module_::import_("wordline.sim.fault").attr("Fault");
+    const nb::object value = type(fault.stream, fault.channel, fault.instruction, fault.what());
+    PyErr_SetObject(type.ptr(), value.ptr());
+    throw nb::python_error();
+}
+
+PythonBuffer::PythonBuffer(nb::handle object, bool writable) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, writable ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) {
+        throw nb::python_error();
+    }
+}
+
+PythonBuffer::~PythonBuffer() {
+    if (view_.obj != nullptr) {
+        PyBuffer_Release(&view_);
+    }
 }
 
 void bind_errors(nb::module_&) {

@@ -4,4 +4,6 @@ NB_MODULE(_native, m) {
     m.doc() = "Native core of wordline.";
     bind_errors(m);
     bind_build_info(m);
+    bind_functional(m);
+    bind_timing(m);
 }

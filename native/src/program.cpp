@@ -275,6 +275,7 @@ Program Program::parse(std::span<const std::byte> image, const Machine& machine)
     }
     Program program;
     program.producer.fill(-1);
+    program.image_words = words.size();
     std::size_t expected = 0;
     for (std::size_t i = 0; i < count; ++i) {
         const std::byte* const entry = image.data() + header_bytes + i * stream_bytes;

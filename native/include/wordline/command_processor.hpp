@@ -128,6 +128,8 @@ private:
         return address;
     }
 
+    std::int64_t argument_address(std::int64_t index) const { return word_address(argument_base_ + word_address(index)); }
+
     void enter_loop(const Operation& op);
     void channel_command(const Operation& op);
     void vector_pass(const Operation& op);
@@ -238,7 +240,7 @@ RunStatus StreamRunner<Sink>::run() {
                 r[op.rd] = a() == b() ? 1 : 0;
                 break;
             case Opcode::Lda:
-                r[op.rd] = sink_.load_word(word_address(argument_base_ + a()));
+                r[op.rd] = sink_.load_word(argument_address(a()));
                 break;
             case Opcode::Ldm:
                 r[op.rd] = sink_.load_word(word_address(a()));
@@ -247,7 +249,7 @@ RunStatus StreamRunner<Sink>::run() {
                 r[op.rd] = sink_.load_shared(op.field);
                 break;
             case Opcode::Sta:
-                sink_.store_word(word_address(argument_base_ + a()), b());
+                sink_.store_word(argument_address(a()), b());
                 break;
             case Opcode::Vpass:
                 vector_pass(op);
@@ -385,6 +387,9 @@ void StreamRunner<Sink>::check_vector(const char* what, const PassCommand& p, st
     if (misaligned(base) || (p.n0 > 1 && misaligned(layout.s0)) || (p.n1 > 1 && misaligned(layout.s1)) || (p.n2 > 1 && misaligned(layout.s2)))
         [[unlikely]] {
         fault(std::string(what) + " has an element address that is not a multiple of " + std::to_string(size));
+    }
+    if (layout.rotate != 0 && p.n2 % 2 != 0) [[unlikely]] {
+        fault(std::string(what) + " rotates halves of an odd inner extent " + std::to_string(p.n2));
     }
 }
 

@@ -57,6 +57,7 @@ struct Stream {
 struct Program {
     std::vector<Stream> streams;
     std::array<std::int32_t, 256> producer;  // stream that signals each signal number, -1: none
+    std::size_t image_words = 0;             // 64-bit words of instruction memory
 
     // Throws Error("bad-program") that names stream and word. Checked against the machine: lengths, opcodes, engines, registers, loop bodies
     // and their depth, signals and their single producer, pass value numbers and formats, instruction memory; at most one channel stream

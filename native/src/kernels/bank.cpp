@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "wordline/vector_functions.hpp"
+
 namespace wordline::WORDLINE_SIMD_NAMESPACE {
 namespace {
 
@@ -77,11 +79,7 @@ float mac_bank(const std::uint32_t* blocks, int bank, const float* x, float accu
         float sums[8];
         for (int w = 0; w < 8; ++w) {
             const std::uint32_t word = blocks[banks_per_block * w + bank];
-            const std::uint32_t low_bits = word << 16, high_bits = word & 0xFFFF0000U;
-            float low, high;
-            std::memcpy(&low, &low_bits, sizeof low);
-            std::memcpy(&high, &high_bits, sizeof high);
-            sums[w] = low * x[w] + high * x[w + 8];
+            sums[w] = vec::from_bits(word << 16) * x[w] + vec::from_bits(word & 0xFFFF0000U) * x[w + 8];
         }
         for (int half = 4; half > 0; half /= 2) {
             for (int w = 0; w < half; ++w) {
@@ -123,8 +121,7 @@ void blocks_to_image(const std::uint32_t* blocks, std::uint16_t* image, int colu
 
 void widen_bf16(const std::uint16_t* from, float* to, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
-        const std::uint32_t bits = static_cast<std::uint32_t>(from[i]) << 16;
-        std::memcpy(to + i, &bits, sizeof bits);
+        to[i] = vec::from_bf16(from[i]);
     }
 }
 
@@ -136,18 +133,13 @@ void widen_i32(const std::int32_t* from, float* to, std::size_t n) {
 
 void narrow_bf16(const float* from, std::uint16_t* to, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
-        std::uint32_t bits;
-        std::memcpy(&bits, from + i, sizeof bits);
-        const std::uint32_t rounded = (bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16;
-        to[i] = static_cast<std::uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? 0x7FC0U : rounded);
+        to[i] = vec::to_bf16(from[i]);
     }
 }
 
 void canonical_f32(const float* from, std::uint32_t* to, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
-        std::uint32_t bits;
-        std::memcpy(&bits, from + i, sizeof bits);
-        to[i] = (bits & 0x7FFFFFFFU) > 0x7F800000U ? 0x7FC00000U : bits;
+        to[i] = vec::as_bits(vec::canonical(from[i]));
     }
 }
 
