@@ -13,9 +13,8 @@ from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
 from wordline.compiler.kernels import attention, embedding, gemv, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
 from wordline.compiler.regions import Form, Region, RegionFinder
-from wordline.compiler.vector.cost import passes_cycles
 from wordline.compiler.vector.expression import RegionInput
-from wordline.compiler.vector.region import Demand, generate_region
+from wordline.compiler.vector.region import Destination, compile_region
 from wordline.errors import WordlineError
 from wordline.graph.ir import Graph, Op, Value
 from wordline.isa.declare import Engine
@@ -263,25 +262,25 @@ class _Lowering:
         inputs: dict[Value, RegionInput] = {}
         for value in region.inputs:
             inputs[value] = self._region_input(value, predicate)
-        demands: list[Demand] = []
+        outputs: list[tuple[Value, Destination]] = []
         for value, form in region.demands:
             elements = value.type.static_elements()
             if form is Form.F32:
                 self.f32[value] = contiguous(self._name("v"), "f32", elements)
-                demands.append(Demand(value, self.f32[value]))
+                outputs.append((value, self.f32[value]))
             elif form is Form.BF16_EVERYWHERE:
                 self.wide[value] = broadcast(self._name("x"), "bf16", elements, LANES)
-                demands.append(Demand(value, self.wide[value]))
+                outputs.append((value, self.wide[value]))
             else:
                 self.indices[value] = SharedRegister(self._name("index"))
-                demands.append(Demand(value, self.indices[value]))
-        block = generate_region(self.machine, region.ops, inputs, demands, BINDINGS, self._name("region"))
+                outputs.append((value, self.indices[value]))
+        name = self._name("region")
+        code = compile_region(self.machine, name, region.ops, inputs, outputs, BINDINGS)
+        block = code.block
         body: list[Item] = [command("LDA", register, None, index=WORDS[register.name]) for register in block.registers]
         body.extend(block.items)
-        name = self._name("region")
-        cycles = passes_cycles(self.machine, block.items)
         elements = sum(v.type.static_elements() for v in (*region.inputs, *(value for value, _ in region.demands)))
-        self.decisions.append(dispatch_region(self.machine, name if op is None else self._label(op), cycles, elements))
+        self.decisions.append(dispatch_region(self.machine, name if op is None else self._label(op), code.cycles, elements))
         self._task(Engine.VECTOR, name, op, "vector", body, block.reads, block.writes, (), predicate)
 
     def _region_input(self, value: Value, predicate: int | None) -> RegionInput:

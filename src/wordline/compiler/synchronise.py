@@ -62,18 +62,18 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
         found: set[int] = set()
         read = [_span(offsets[b], b.bytes_per_channel) for b in task.reads]
         written = [_span(offsets[b], b.bytes_per_channel) for b in task.writes]
-        for span in (*read, *written):
-            found.update(int(w) for w in np.unique(writer[span]))
+        produced = {int(w) for span in read for w in np.unique(writer[span])}
         for span in written:
+            found.update(int(w) for w in np.unique(writer[span]))
             found.update(int(r) for r in np.unique(readers[:, span]))
+        # An engine keeps its own order, except that what a channel reads from its banks lands in scratch after it issued.
+        own = engines[task.engine]
+        found = {source for source in found if owner[source] != own}
+        found |= {source for source in produced if owner[source] != own or task.engine is Engine.CHANNEL}
         latest: dict[int, int] = {}
-        for source in found - {-1, index}:
+        for source in found - {-1}:
             engine = int(owner[source])
             latest[engine] = max(latest.get(engine, -1), source)
-        # Data that a channel itself put into scratch lands later than it issues; the vector unit and the link finish what they start.
-        own = engines[task.engine]
-        if task.engine is not Engine.CHANNEL:
-            latest.pop(own, None)
         result.append(sorted(latest.values()))
         for span in read:
             readers[own, span] = index

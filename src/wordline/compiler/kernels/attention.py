@@ -209,12 +209,12 @@ def softmax(machine: Machine, shape: AttentionShape, head: int, scores: ScratchB
         offset = channel_offset + query * shape.score_bytes
         maximum = SharedRegister(f"{total.name}_max")
         largest = PassBuilder(machine, extents, low=low, high=high)
-        largest.max(largest.load(scores, offset, strides, "bf16"), maximum)
+        largest.reduce("max", largest.load(scores, offset, strides, "bf16"), maximum)
         weights = PassBuilder(machine, extents, low=low, high=high)
         shifted = weights.load(scores, offset, strides, "bf16") - weights.scalar(maximum)
         probability = weights.apply("round_bf16", weights.exp(shifted * weights.scalar(shape.scale)))
         weights.store(probability, scores, offset, strides, "bf16")
-        weights.sum(probability, total)
+        weights.reduce("sum", probability, total)
         b.passes(largest.build(), weights.build())
     return b.take()
 

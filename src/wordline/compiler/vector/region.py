@@ -326,13 +326,14 @@ class _Search:
     def _additions(self, stuck: _Stuck, extra: frozenset[Node]) -> frozenset[Node]:
         """Inner values to store so that a step which fits no pass becomes possible."""
         body, stored = stuck.step.result.body, stuck.stored
-        named = frozenset(n for n in stuck.reason.culprits if n not in stored and n.kind != "scalar" and n is not body)
-        if named - extra:
-            return named - extra
+        fixed = {stuck.step.provides, *stored, *extra}
+        named = frozenset(node for node in stuck.reason.culprits if node.kind != "scalar" and node not in fixed)
+        if named:
+            return named
         best: tuple[int, int, int] | None = None
         choice: Node | None = None
         for node in sorted(_below(body, stored), key=lambda n: n.number):
-            if node is body or node.kind == "scalar" or node in stored or node in extra:
+            if node.kind == "scalar" or node in fixed:
                 continue
             try:
                 own = sum(self._lower((step.result,), stored).cycles for step in self._definition(node))
