@@ -140,6 +140,8 @@ class _Search:
     expressions: Expressions
     demands: Sequence[_Demand]
     places: dict[Node, ScratchTensor | ScalarSource] = field(default_factory=dict)
+    detached: set[Node] = field(default_factory=set)
+    """Nodes kept in a contiguous temporary because the place they are demanded in suits no pass."""
     _lowered: dict[object, Lowered | Infeasible] = field(default_factory=dict)
 
     def code(self) -> VectorCode:
@@ -180,10 +182,10 @@ class _Search:
 
     def _demanded_place(self, node: Node) -> ScratchTensor | ScalarSource | None:
         for demand in self.demands:
-            if demand.node is node:
+            if demand.node is node and node not in self.detached:
                 if isinstance(demand.where, SharedRegister):
                     return SharedScalar(demand.where, node.kind == "reduce" and node.detail == "argmax")
-                if demand.where.dtype == "f32" and (node.kind != "reduce" or _takes_rows(node, demand.where)):
+                if demand.where.dtype == "f32" and _takes_parts(node, demand.where):
                     return demand.where
         return None
 
@@ -200,7 +202,7 @@ class _Search:
     # --- the steps of a plan, in order --------------------------------------------------------------------------------
 
     def _steps(self, extra: frozenset[Node]) -> list[_Step]:
-        stored = {demand.node for demand in self.demands if self._demanded_place(demand.node) is not None} | extra
+        stored = {demand.node for demand in self.demands if self._demanded_place(demand.node) is not None} | set(extra)
         steps: list[_Step] = []
         visited: set[Node] = set()
 
@@ -216,6 +218,12 @@ class _Search:
 
         for demand in self.demands:
             node = demand.node
+            if (
+                node.kind == "concat"
+                and isinstance(demand.where, ScratchTensor)
+                and not _takes_parts(node, demand.where)
+            ):
+                stored.add(node)
             if node.kind != "concat" or node in stored:
                 need(node)
             else:
@@ -346,6 +354,13 @@ class _Search:
                 score = (reason.excess or _SHAPE_EXCESS, own, -node.number)
             if best is None or score < best:
                 best, choice = score, node
+        provides = stuck.step.provides
+        if choice is None and provides is not None and provides not in self.detached:
+            # The layout of the place is what fits no pass: compute into a plain vector and copy that.
+            self.detached.add(provides)
+            self.places.pop(provides, None)
+            self._lowered.clear()
+            choice = provides
         if choice is None:
             raise WordlineError(
                 "vector-region",
@@ -390,10 +405,11 @@ class _Search:
         return sorted(shared, key=lambda node: -node.number)
 
 
-def _takes_rows(node: Node, target: ScratchTensor) -> bool:
-    """Row by row results of a reduction can go straight to the target."""
-    plain = target.contiguous and len(target.dims) == 1 and target.capacity == target.elements
-    return plain and node.size > 1
+def _takes_parts(node: Node, target: ScratchTensor) -> bool:
+    """What is produced piece by piece (rows of a reduction, parts of a concat) can go straight to the target."""
+    if node.kind == "reduce":
+        return node.size > 1 and target.contiguous and len(target.dims) == 1 and target.capacity == target.elements
+    return node.kind != "concat" or len(target.dims) == 1
 
 
 def _parts(node: Node) -> list[tuple[Node, Shape]]:
