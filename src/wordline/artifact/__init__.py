@@ -16,7 +16,7 @@ from wordline.artifact.manifest import (
     TokenizerInfo,
     WeightPlacement,
 )
-from wordline.artifact.write import ArtifactContents, EntryContents, write_artifact
+from wordline.artifact.write import ArtifactContents, EntryContents, check_target, write_artifact
 
 __all__ = [
     "ArgumentNames",
@@ -35,6 +35,7 @@ __all__ = [
     "ScratchAllocation",
     "TokenizerInfo",
     "WeightPlacement",
+    "check_target",
     "open_artifact",
     "write_artifact",
 ]

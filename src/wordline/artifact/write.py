@@ -74,20 +74,7 @@ def write_artifact(path: str | Path, contents: ArtifactContents) -> Path:
         WordlineError: "bad-artifact-name", "artifact-exists" (the target is something else), or "write-failed" (disk
             full, no permission). Nothing is left behind in any of these cases.
     """
-    target = Path(path)
-    if target.suffix != ".wl":
-        raise WordlineError(
-            "bad-artifact-name",
-            f"the artifact name {target.name!r} does not end in .wl",
-            remedy=f"write {target.name}.wl",
-        )
-    if target.exists() and not (target / MANIFEST).is_file():
-        raise WordlineError(
-            "artifact-exists",
-            "the target exists and is not an artifact",
-            where=str(target),
-            remedy="choose another name, or remove it",
-        )
+    target = check_target(path)
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +92,25 @@ def write_artifact(path: str | Path, contents: ArtifactContents) -> Path:
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def check_target(path: str | Path) -> Path:
+    """The path, if an artifact may be written there (to ask before a long compilation); raises as writing does."""
+    target = Path(path)
+    if target.suffix != ".wl":
+        raise WordlineError(
+            "bad-artifact-name",
+            f"the artifact name {target.name!r} does not end in .wl",
+            remedy=f"write {target.name}.wl",
+        )
+    if target.exists() and not (target / MANIFEST).is_file():
+        raise WordlineError(
+            "artifact-exists",
+            "the target exists and is not an artifact",
+            where=str(target),
+            remedy="choose another name, or remove it",
+        )
     return target
 
 

@@ -17,7 +17,8 @@ from typing import Protocol
 
 import wordline
 from wordline import knobs
-from wordline.cli import doctor, limits
+from wordline.cli import compile as compile_command
+from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score
 from wordline.cli.output import print_json
 from wordline.errors import WordlineError
 
@@ -40,7 +41,7 @@ class Command(Protocol):
         """Do it and return the exit code; raise WordlineError for what the user can cure."""
 
 
-COMMANDS: tuple[Command, ...] = (limits, doctor)
+COMMANDS: tuple[Command, ...] = (generate, compile_command, score, inspect, disasm, devices, limits, doctor)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,0 +1,119 @@
+"""Compiled artifacts in the cache folder, found by the content of everything they depend on."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+import wordline
+from wordline import knobs
+from wordline.artifact import Artifact, open_artifact, write_artifact
+from wordline.errors import WordlineError
+from wordline.machines import Machine
+
+HASHES = "model-hashes.json"
+#: The packages whose sources decide what is compiled.
+COMPILER = ("artifact", "compiler", "frontend", "graph", "isa", "numerics")
+
+
+def cached_artifact(source: Path, machine: Machine, context: int | None, progress: Callable[[str], None]) -> Artifact:
+    """The artifact of ``source`` for ``machine``: from the cache, or compiled into it.
+
+    An artifact in the cache that is damaged is compiled again.
+    """
+    path = knobs.cache_dir() / "artifacts" / f"{_name(source)}-{cache_key(source, machine, context)}.wl"
+    if path.is_dir():
+        try:
+            return open_artifact(path, machine)
+        except WordlineError as error:
+            progress(f"the cached artifact cannot be used ({error.what})")
+    from wordline.compiler.pipeline import compile_model
+
+    contents = compile_model(source, machine, context, progress)
+    progress("writing the artifact")
+    write_artifact(path, contents)
+    return open_artifact(path, machine, verify=False)
+
+
+def cache_key(source: Path, machine: Machine, context: int | None) -> str:
+    """Content hash (16 hex digits) of model, machine, compiler and options."""
+    parts = [model_hash(source), machine.name, machine.hash, compiler_hash(), str(context)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def compiler_hash() -> str:
+    """Hash of the version and the sources of the compiler: a changed compiler compiles again."""
+    digest = hashlib.sha256(wordline.__version__.encode())
+    root = resources.files("wordline")
+    for package in COMPILER:
+        for name, file in sorted(_sources(root / package, package)):
+            digest.update(name.encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith(".py"):
+            yield f"{name}/{entry.name}", entry
+
+
+def model_hash(source: Path) -> str:
+    """SHA-256 (hex) of a model file, or over the names and hashes of the files of a model folder.
+
+    Hashes are remembered by path, size and time of change, so that a large file is read once.
+    """
+    files = sorted(p for p in source.iterdir() if p.is_file()) if source.is_dir() else [source]
+    known = _read_hashes()
+    changed, lines = False, []
+    for file in files:
+        stat = file.stat()
+        key = f"{file.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+        if key not in known:
+            with file.open("rb") as stream:
+                known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+            changed = True
+        lines.append(f"{file.name} {known[key]}")
+    if changed:
+        _write_hashes(known)
+    return known[key] if not source.is_dir() else hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _read_hashes() -> dict[str, str]:
+    try:
+        values = json.loads((knobs.cache_dir() / HASHES).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {k: v for k, v in values.items() if isinstance(v, str)} if isinstance(values, dict) else {}
+
+
+def _write_hashes(known: dict[str, str]) -> None:
+    """Best effort: without it the next start only takes longer."""
+    folder = knobs.cache_dir()
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{HASHES}.", dir=folder)
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(known, file)
+            os.replace(name, folder / HASHES)
+        except OSError:
+            os.unlink(name)
+            raise
+
+
+def _name(source: Path) -> str:
+    """A readable part of the file name."""
+    stem = source.resolve().name if source.is_dir() else source.stem
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in stem)[:60]

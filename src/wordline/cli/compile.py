@@ -1,0 +1,54 @@
+"""``wordline compile``: a model becomes an artifact."""
+
+from __future__ import annotations
+
+import argparse
+
+from wordline.cli.options import add_json_option, add_machine_options, machine_of
+from wordline.cli.output import print_json
+from wordline.cli.progress import progress
+from wordline.cli.targets import add_context_option, add_model_argument, is_artifact, model_path
+from wordline.errors import WordlineError
+
+NAME = "compile"
+HELP = "compile a model for a machine"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_model_argument(parser, "GGUF file, model folder, or a config.json alone (can then be timed, not run)")
+    parser.add_argument("-o", "--output", metavar="NAME.wl", help="artifact to write (default: named after the model)")
+    add_machine_options(parser)
+    add_context_option(parser)
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, write, and say what was written."""
+    from wordline.artifact import check_target, open_artifact, write_artifact
+
+    machine = machine_of(args)
+    source = model_path(args.model)
+    if is_artifact(source):
+        raise WordlineError(
+            "already-compiled",
+            f"{source} is an artifact, not a model",
+            remedy="give the model that it was compiled from",
+        )
+    stem = source.resolve().name if source.is_dir() else source.stem
+    target = check_target(args.output or f"{stem}.wl")
+    with progress() as report:
+        report("loading the compiler")
+        from wordline.compiler.pipeline import compile_model
+
+        contents = compile_model(source, machine, args.context, report)
+        report("writing the artifact")
+        write_artifact(target, contents)
+    artifact = open_artifact(target, machine, verify=False)
+    size = sum(part.bytes for part in artifact.manifest.parts.values())
+    if args.json:
+        print_json({"artifact": str(target), "bytes": size, "digest": artifact.digest, "machine": machine.name})
+        return 0
+    bound = "" if artifact.weights is not None else ", weights unbound (timing only)"
+    print(f"{target}: {artifact.manifest.model.name} for {machine.name}, {size / 1e6:.1f} MB{bound}")
+    return 0
