@@ -175,7 +175,7 @@ def _getitem(ctx: Lowering, node: Node, parts: Sequence[Value], index: int) -> V
 
 
 @_rule("aten.cat.default")
-def _concat(ctx: Lowering, node: Node, parts: Sequence[Value], dim: int = 0) -> Value:
+def _concat(ctx: Lowering, node: Node, parts: Sequence[Value | Node], dim: int = 0) -> Value:
     result = ctx.type_of(node)
     # Empty tensors have no value; a partial rotary embedding of the whole head joins one.
     operands = [ctx.operand(part, result.dtype) for part in parts if isinstance(part, Value)]

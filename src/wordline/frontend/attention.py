@@ -47,6 +47,8 @@ def _attention_function(
     """What transformers calls instead of its own attention: [batch, heads, 1, head] to [batch, 1, heads, head]."""
     # Refinements such as score caps or sinks change the result; the lowering reports them with the source line.
     extras = sorted(name for name, given in kwargs.items() if given is not None and name not in _IGNORED)
+    if not getattr(module, "is_causal", True):
+        extras.append("positions after the current one")
     if attention_mask is not None:
         extras.append("attention_mask")
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)

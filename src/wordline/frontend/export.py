@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from wordline.errors import WordlineError
 from wordline.frontend.attention import IMPLEMENTATION
+from wordline.frontend.foreign import summary
 
 _TRACE_BATCH = 2
 """Batch of the example inputs: torch.export keeps a dimension symbolic only if its example is larger than 1."""
@@ -79,7 +80,7 @@ def export_decode_step(config: PretrainedConfig) -> ExportedStep:
     except Exception as error:  # torch.export raises many unrelated types
         raise WordlineError(
             "export-failed",
-            f"the decode step of {type(model).__name__} cannot be traced: {_first_line(error)}",
+            f"the decode step of {type(model).__name__} cannot be traced: {summary(error)}",
             where=_raised_at(error),
             remedy="use a model whose decode step has no data-dependent Python branches",
         ) from error
@@ -110,32 +111,51 @@ def _model_on_meta(config: PretrainedConfig) -> PreTrainedModel:
     try:
         with torch.device("meta"):
             model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    except ValueError as error:
+    except Exception as error:  # model code raises many unrelated types
+        if str(error).startswith("Unrecognized configuration class"):
+            raise WordlineError(
+                "unsupported-architecture",
+                f"'{config.model_type}' is not a causal language model",
+                remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+            ) from error
         raise WordlineError(
-            "unsupported-architecture",
-            f"'{config.model_type}' is not a causal language model: {_first_line(error)}",
-            remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+            "unreadable-config",
+            f"the model '{config.model_type}' cannot be built from its configuration: {summary(error)}",
+            where=_raised_at(error),
+            remedy="compare config.json with the one the model's publisher provides",
         ) from error
     return model.eval()
 
 
 def _configured_tables(model: PreTrainedModel) -> dict[str, NDArray[np.generic]]:
-    """Values of buffers that no checkpoint holds, computed by transformers' own initialisation on the CPU."""
+    """Values of buffers that no checkpoint holds, computed by transformers' own initialisation on the CPU.
+
+    Buffers that the initialisation leaves alone are not in the result.
+    """
     tables: dict[str, NDArray[np.generic]] = {}
     for prefix, module in model.named_modules():
-        transient = module._non_persistent_buffers_set
-        if not transient or any(True for _ in module.children()):
+        transient = {name: module._buffers[name] for name in module._non_persistent_buffers_set}
+        if not transient:
             continue
-        real: Any = copy.deepcopy(module).to_empty(device="cpu")
-        with torch.no_grad():
+        # A shallow copy: only the buffers get memory, parameters and submodules stay without.
+        real: Any = copy.copy(module)
+        real.__dict__["_buffers"] = {
+            name: torch.full_like(buffer, _unset(buffer), device="cpu") for name, buffer in transient.items()
+        }
+        with torch.no_grad(), _quiet():
             model._init_weights(real)
-        for name in transient:
-            tables[f"{prefix}.{name}" if prefix else name] = getattr(real, name).numpy()
+        for name, buffer in real._buffers.items():
+            data = buffer.numpy()
+            if not np.array_equal(data, np.full_like(data, _unset(buffer)), equal_nan=buffer.is_floating_point()):
+                tables[f"{prefix}.{name}" if prefix else name] = data
     return tables
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _unset(buffer: torch.Tensor) -> float | int:
+    """What no initialisation fills a buffer with."""
+    if buffer.is_floating_point():
+        return float("nan")
+    return 1 if buffer.dtype == torch.bool else int(torch.iinfo(buffer.dtype).min)
 
 
 def _raised_at(error: BaseException) -> str | None:

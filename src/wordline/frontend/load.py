@@ -15,6 +15,7 @@ from transformers import AutoConfig, PretrainedConfig
 from wordline.errors import WordlineError
 from wordline.frontend import checkpoint, gguf_model
 from wordline.frontend.export import ExportedStep, export_decode_step
+from wordline.frontend.foreign import summary
 from wordline.frontend.gguf_file import GGUFFile
 from wordline.frontend.lower import lower
 from wordline.frontend.tokenizer import TokenizerFiles, tokenizer_of
@@ -91,6 +92,7 @@ def _import(
 ) -> ImportedModel:
     step = export_decode_step(config)
     graph = lower(step, name, read(step) if read is not None else None)
+    _check_attention(graph, config, source)
     metadata = {
         "name": name,
         "source": str(source),
@@ -99,6 +101,19 @@ def _import(
         "parameters": sum(int(np.prod(shape, dtype=np.int64)) for shape in step.parameters.values()),
     }
     return ImportedModel(graph, config.to_dict(), tokenizer, metadata)
+
+
+def _check_attention(graph: Graph, config: PretrainedConfig, source: Path) -> None:
+    """A layer whose attention does not go through transformers' interface would silently see one token only."""
+    layers = {op.attrs["layer"] for op in graph.ops if op.kind == "attention"}
+    if layers != set(range(config.num_hidden_layers)):
+        raise WordlineError(
+            "unsupported-architecture",
+            f"only {len(layers)} of the {config.num_hidden_layers} layers of '{config.model_type}' "
+            "have an attention that can be recognised",
+            where=str(source),
+            remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+        )
 
 
 def _config_at(path: Path) -> PretrainedConfig:
@@ -115,7 +130,7 @@ def _config_at(path: Path) -> PretrainedConfig:
     except (ValueError, KeyError, TypeError) as error:
         raise WordlineError(
             "unreadable-config",
-            f"the configuration is not a JSON object with a 'model_type' ({type(error).__name__}: {error})",
+            f"the configuration is not a JSON object with a 'model_type' ({summary(error)})",
             where=str(path),
             remedy="give the config.json of a Hugging Face causal language model",
         ) from error
@@ -124,13 +139,17 @@ def _config_at(path: Path) -> PretrainedConfig:
             model_type, **{key: value for key, value in fields.items() if key != "model_type"}
         )
     except Exception as error:  # an unknown type is a ValueError; each configuration class validates in its own way
-        known = str(error).startswith("Unrecognized model identifier")
+        if str(error).startswith("Unrecognized model identifier"):
+            raise WordlineError(
+                "unsupported-architecture",
+                f"'{model_type}' is not an architecture that transformers knows",
+                where=str(path),
+                remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+            ) from error
         raise WordlineError(
-            "unsupported-architecture" if known else "unreadable-config",
-            f"'{model_type}' is not an architecture that transformers knows"
-            if known
-            else f"the configuration is not valid: {(str(error).splitlines() or [type(error).__name__])[0]}",
+            "unreadable-config",
+            f"the configuration is not valid: {summary(error)}",
             where=str(path),
-            remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
+            remedy="compare it with the one the model's publisher provides",
         ) from error
     return config

@@ -57,7 +57,7 @@ class _Lowerer(Lowering):
         for node in graph.nodes:
             if node.op == "placeholder":
                 if node.name in names:
-                    self._values[node] = self._named(names[node.name].removeprefix("model."))
+                    self._values[node] = self._named(node, names[node.name].removeprefix("model."))
                 elif node.name in lifted:
                     self._values[node] = self._lifted(lifted[node.name])
                 else:
@@ -78,9 +78,13 @@ class _Lowerer(Lowering):
         fake = node.meta["val"]
         return TensorType(dtype_of(fake.dtype), tuple(_dim(size) for size in fake.shape))
 
-    def _named(self, name: str) -> Value:
+    def _named(self, node: Node, name: str) -> Value | tuple[Value, ...]:
         if name in self._step.tables:
             return self._table(name, self._step.tables[name])
+        if name not in self._step.aliases:
+            if node.users:
+                self._unsupported[f"a buffer at {name} (its value does not follow from the configuration)"] += 1
+            return self._stand_in(node)
         shared = self._step.aliases[name]
         data = None if self._weights is None else self._weights[shared]
         return self.b.constant(shared, Constant(TensorType("f32", self._step.parameters[shared]), data))
@@ -110,9 +114,10 @@ class _Lowerer(Lowering):
             except UnsupportedError as error:
                 self._unsupported[self._describe(node, target, loc, str(error))] += 1
                 self._values[node] = self._stand_in(node)
-            except TypeError as error:
-                # An overload called with arguments that its rule does not take.
-                self._unsupported[self._describe(node, target, loc, str(error).partition(") ")[2])] += 1
+            except (TypeError, WordlineError) as error:
+                # An overload called with arguments that its rule does not take, or shapes that the graph does not.
+                reason = error.what if isinstance(error, WordlineError) else str(error).partition(") ")[2]
+                self._unsupported[self._describe(node, target, loc, reason)] += 1
                 self._values[node] = self._stand_in(node)
 
     def _resolve(self, argument: Any) -> Any:
@@ -171,7 +176,10 @@ def _has_elements(result: object) -> bool:
 
 
 def _dim(size: int | torch.SymInt) -> Dim:
-    return size if isinstance(size, int) else _BATCH
+    """A number, the batch, or a symbol of its own for any other expression (which shape rules then refuse)."""
+    if isinstance(size, int):
+        return size
+    return _BATCH if size.node.expr.is_symbol else SymDim(re.sub(r"s\d+", _BATCH.name, str(size.node.expr)))
 
 
 def source_of(node: Node) -> str:

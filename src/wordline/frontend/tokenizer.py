@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from transformers import AutoTokenizer, PretrainedConfig
 
 from wordline.errors import WordlineError
+from wordline.frontend.foreign import summary
 
 _SAMPLING = ("temperature", "top_k", "top_p", "repetition_penalty", "do_sample")
 
@@ -50,7 +51,7 @@ def tokenizer_of(
     except Exception as error:  # transformers raises many unrelated types
         raise WordlineError(
             "unreadable-tokenizer",
-            f"the tokenizer cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
+            f"the tokenizer cannot be read: {summary(error)}",
             where=str(source),
             remedy="use a model with a tokenizer.json, or a GGUF file whose tokenizer transformers can convert",
         ) from error
