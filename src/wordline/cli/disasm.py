@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from wordline.artifact import Artifact, Range, open_artifact
 from wordline.cli.targets import model_path
 from wordline.errors import WordlineError
-from wordline.isa.disassemble import disassemble, disassemble_stream
+
+if TYPE_CHECKING:
+    from wordline.artifact import Artifact, Range
 
 NAME = "disasm"
 HELP = "the device program of an artifact, with the source operation of each range"
@@ -26,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the program."""
+    from wordline.artifact import open_artifact
+    from wordline.isa.disassemble import disassemble, disassemble_stream
+
     artifact = open_artifact(model_path(args.artifact))
     program = artifact.program(args.entry)
     provenance = artifact.manifest.entries[args.entry].provenance

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wordline.artifact import Artifact, Entry, open_artifact
-from wordline.artifact.check import row_bytes
 from wordline.cli.options import add_json_option
 from wordline.cli.output import print_json, print_tables, table
 from wordline.cli.targets import model_path
+
+if TYPE_CHECKING:
+    from wordline.artifact import Artifact, Entry
 
 NAME = "inspect"
 HELP = "what is in an artifact: sizes, memory map, entry points"
@@ -27,6 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check the artifact and describe it."""
+    from wordline.artifact import open_artifact
+
     artifact = open_artifact(model_path(args.artifact))
     if args.json:
         print_json(_document(artifact))
@@ -52,11 +55,11 @@ def _parts(artifact: Artifact) -> Any:
 
 def memory_map(artifact: Artifact) -> list[dict[str, Any]]:
     """Regions of DRAM, by rows (each in every bank of every channel)."""
+    from wordline.artifact.check import row_bytes
+
     memory, kv, machine = artifact.manifest.memory, artifact.manifest.memory.kv, artifact.machine
-    channels = machine.organisation.channels
-    # Heads are dealt out to channels; the fullest channel decides.
-    heads = -(-kv.layers * kv.kv_heads // channels) if kv.pages_per_channel == 0 else kv.layers * kv.kv_heads
-    pages = min(heads * kv.pages_per_channel, (machine.organisation.rows - kv.first_row) // kv.rows_per_page)
+    room = (machine.organisation.rows - kv.first_row) // kv.rows_per_page
+    pages = min(kv.layers * kv.kv_heads * kv.pages_per_channel, room)
     regions = [
         ("weights", 0, memory.weight_rows),
         ("unused", memory.weight_rows, kv.first_row),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from wordline.errors import WordlineError
 from wordline.machines import Machine
-from wordline.runtime.device_interface import Capability
+from wordline.runtime.device_interface import Capability, ErrorCode
 from wordline.runtime.ring import DeviceInterface
-from wordline.runtime.software_device import SoftwareDevice
+from wordline.runtime.software_device import DeviceError, SoftwareDevice
 
 DESCRIPTION = "no values: counts cycles only, needs no weights"
 
@@ -38,11 +39,17 @@ class NullDevice(SoftwareDevice):
             self.on_unload(slot)
 
     def on_load(self, slot: int, image: bytes) -> None:
-        self._programs[slot] = self._model.load_program(image)
+        try:
+            self._programs[slot] = self._model.load_program(image)
+        except WordlineError as error:
+            raise DeviceError(ErrorCode.BAD_PROGRAM, str(error)) from error
 
     def on_unload(self, slot: int) -> None:
         self._model.unload_program(self._programs.pop(slot))
 
     def on_execute(self, slot: int, argument_base: int, flags: int) -> int:
-        self._profile = self._model.run(self._programs[slot], argument_base, self.cmem)
+        try:
+            self._profile = self._model.run(self._programs[slot], argument_base, self.cmem)
+        except WordlineError as error:
+            raise DeviceError(ErrorCode.FAULT, f"{error.what} ({error.where})") from error
         return int(self._profile.cycles)
