@@ -8,7 +8,9 @@ from wordline.machines import Machine, list_machines, load_machine
 
 
 def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str) -> None:
-    """Raises ``WordlineError("device-full")`` when weights and KV cache need more DRAM rows than a bank has, or the page table does not fit."""
+    """Raises ``WordlineError("device-full")`` when weights and KV cache need more DRAM rows than a bank has, or the
+    page table does not fit.
+    """
     o = machine.organisation
     needed = weight_rows + kv.rows_per_channel()
     slab = o.channels * o.banks * o.columns * o.column_bytes
@@ -16,8 +18,9 @@ def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str)
         over = (needed - o.rows) * slab
         raise WordlineError(
             "device-full",
-            f"{model} needs {needed * slab / 1e9:.2f} GB on {machine.name} (weights {weight_rows * slab / 1e9:.2f} GB, KV cache of the full context "
-            f"{kv.rows_per_channel() * slab / 1e9:.2f} GB), which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much",
+            f"{model} needs {needed * slab / 1e9:.2f} GB on {machine.name} (weights {weight_rows * slab / 1e9:.2f} GB, "
+            f"KV cache of the full context {kv.rows_per_channel() * slab / 1e9:.2f} GB), "
+            f"which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much",
             where=machine.name,
             remedy=_remedy(machine, needed * slab, weight_rows < o.rows),
         )

@@ -1,4 +1,7 @@
-"""From tasks to a device program: register numbers, scratch offsets, instruction words, and which instructions serve which operation."""
+"""From tasks to a device program.
+
+Register numbers, scratch offsets, instruction words, and which instructions serve which operation.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,9 @@ class GeneratedProgram:
     provenance: tuple[Range, ...]
 
 
-def generate(machine: Machine, isa: InstructionSet, tasks: Sequence[Task], plan: ScratchPlan, sync: Synchronisation) -> GeneratedProgram:
+def generate(
+    machine: Machine, isa: InstructionSet, tasks: Sequence[Task], plan: ScratchPlan, sync: Synchronisation
+) -> GeneratedProgram:
     """Encode the tasks. Raises ``WordlineError("registers")`` when a task needs more registers than a stream has."""
     offsets = plan.offsets()
     shared = allocate_shared(machine, tasks)
@@ -106,7 +111,9 @@ def allocate_registers(items: Sequence[Item], registers: int, task: Task) -> Cal
                 if register == CHANNEL:
                     continue
                 if register not in start:
-                    raise WordlineError("registers", f"task {task.name} reads register {register} before it is set", where=task.op)
+                    raise WordlineError(
+                        "registers", f"task {task.name} reads register {register} before it is set", where=task.op
+                    )
                 end[register] = position
                 for opened, used in loops:
                     if start[register] < opened:
@@ -115,12 +122,12 @@ def allocate_registers(items: Sequence[Item], registers: int, task: Task) -> Cal
                 start.setdefault(item.target, position)
                 end[item.target] = max(end.get(item.target, 0), position)
             elif isinstance(item, (Loop, PassLoop)):
-                used: list[Register] = []
+                outer: list[Register] = []
                 start.setdefault(item.register, position)
-                visit(item.body, (*loops, (position, used)))
+                visit(item.body, (*loops, (position, outer)))
                 position += 1
                 end[item.register] = max(end.get(item.register, 0), position)
-                for register in used:
+                for register in outer:
                     end[register] = max(end[register], position)
 
     visit(items, ())
@@ -132,7 +139,11 @@ def allocate_registers(items: Sequence[Item], registers: int, task: Task) -> Cal
             active.remove(old)
             free.append(numbers[old])
         if not free:
-            raise WordlineError("registers", f"task {task.name} needs more than the {registers - FIRST_FREE_REGISTER} registers of a stream", where=task.op)
+            raise WordlineError(
+                "registers",
+                f"task {task.name} needs more than the {registers - FIRST_FREE_REGISTER} registers of a stream",
+                where=task.op,
+            )
         numbers[register] = free.pop()
         active.append(register)
     return numbers.__getitem__
@@ -155,7 +166,9 @@ def allocate_shared(machine: Machine, tasks: Sequence[Task]) -> dict[SharedRegis
             active.remove(old)
             free.append(numbers[old])
         if not free:
-            raise WordlineError("registers", f"more than {limit} shared registers are live at once", where=tasks[first[register]].op)
+            raise WordlineError(
+                "registers", f"more than {limit} shared registers are live at once", where=tasks[first[register]].op
+            )
         numbers[register] = free.pop()
         active.append(register)
     return numbers
@@ -190,7 +203,11 @@ class _Encoder:
             if isinstance(item, Command):
                 out.append(self._command(item))
             elif isinstance(item, PassSpec):
-                out.append(pass_instruction(self._isa, item, self._offsets.__getitem__, self._registers, self._shared.__getitem__))
+                out.append(
+                    pass_instruction(
+                        self._isa, item, self._offsets.__getitem__, self._registers, self._shared.__getitem__
+                    )
+                )
             else:
                 body = self.items(item.body)
                 count = item.count.resolve(self._registers)

@@ -1,9 +1,9 @@
 """Where data lie in the banks: weight streams, vector parameters and KV pages.
 
-A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: output m is on channel ``m // shard``, in bank ``m % 16`` of its
-local row ``(m % shard) // 16``. Each bank then holds one stream of columns in the order in which the kernel uses them: for each group of
-local rows (as many as there are accumulators), for each chunk of the input that fits the buffer, the chunk's columns of each local row.
-"""
+A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: output m is on channel ``m // shard``,
+in bank ``m % 16`` of its local row ``(m % shard) // 16``. Each bank then holds one stream of columns in the order in
+which the kernel uses them: for each group of local rows (as many as there are accumulators), for each chunk of the
+input that fits the buffer, the chunk's columns of each local row."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def ceil_div(a: int, b: int) -> int:
 class Chunk:
     """A run of input columns that is in the buffer at one time, for one group of local rows.
 
-    ``position``: of the chunk's first column in the bank's stream; ``first_row``/``rows``: local rows of the group; ``first_column``/``columns``: of K.
-    """
+    ``position``: of the chunk's first column in the bank's stream; ``first_row``/``rows``: local rows of the group;
+    ``first_column``/``columns``: of K."""
 
     position: int
     first_row: int
@@ -90,7 +90,9 @@ class WeightStream:
             yield chunks
 
     def bursts(self, chunk: Chunk) -> Iterator[tuple[int, int, int, int, int]]:
-        """``(DRAM row, column, buffer column, accumulator, count)`` of every burst of a chunk, rows of DRAM never crossed."""
+        """``(DRAM row, column, buffer column, accumulator, count)`` of every burst of a chunk, rows of DRAM never
+        crossed.
+        """
         position = chunk.position
         for accumulator in range(chunk.rows):
             done = 0
@@ -101,16 +103,27 @@ class WeightStream:
                 position += count
                 done += count
 
-    def pack(self, matrices: Sequence[npt.NDArray[np.float32]], image: npt.NDArray[np.uint16], image_row: int = 0) -> None:
-        """Write the matrices [M_i, K] (f32, rounded to bf16) into ``image`` [rows, channels, banks, row columns, lanes], whose first row is DRAM row ``image_row``."""
+    def pack(
+        self, matrices: Sequence[npt.NDArray[np.float32]], image: npt.NDArray[np.uint16], image_row: int = 0
+    ) -> None:
+        """Write the matrices [M_i, K] (f32, rounded to bf16) into ``image`` [rows, channels, banks, row columns,
+        lanes], whose first row is DRAM row ``image_row``.
+        """
         locals_ = [self._local(matrix, index) for index, matrix in enumerate(matrices)]
         stacked = np.concatenate(locals_, axis=1)  # [channels, local rows, banks, columns, lanes]
         start = self.first_row - image_row
         view = image[start : start + self.dram_rows]
         for chunks in self.groups():
             for chunk in chunks:
-                part = stacked[:, chunk.first_row : chunk.first_row + chunk.rows, :, chunk.first_column : chunk.first_column + chunk.columns]
-                part = part.transpose(1, 3, 0, 2, 4).reshape(chunk.rows * chunk.columns, self.channels, self.banks, self.lanes)
+                part = stacked[
+                    :,
+                    chunk.first_row : chunk.first_row + chunk.rows,
+                    :,
+                    chunk.first_column : chunk.first_column + chunk.columns,
+                ]
+                part = part.transpose(1, 3, 0, 2, 4).reshape(
+                    chunk.rows * chunk.columns, self.channels, self.banks, self.lanes
+                )
                 position = np.arange(chunk.position, chunk.position + len(part))
                 view[position // self.row_columns, :, :, position % self.row_columns] = part
 
@@ -121,8 +134,13 @@ class WeightStream:
         return padded.reshape(self.channels, rows, self.banks, self.columns, self.lanes)
 
 
-def place_weights(machine: Machine, names: Sequence[str], outputs: Sequence[int], k: int, first_row: int, *, indexed: bool = False) -> WeightStream:
-    """Place matrices [M_i, K] from ``first_row`` on. ``indexed``: rows are also fetched by number (embedding), so groups are a power of two."""
+def place_weights(
+    machine: Machine, names: Sequence[str], outputs: Sequence[int], k: int, first_row: int, *, indexed: bool = False
+) -> WeightStream:
+    """Place matrices [M_i, K] from ``first_row`` on.
+
+    ``indexed``: rows are also fetched by number (embedding), so groups are a power of two.
+    """
     o = machine.organisation
     accumulators = machine.bank_unit.accumulators
     group = 1 << (accumulators.bit_length() - 1) if indexed else accumulators
@@ -144,7 +162,10 @@ def place_weights(machine: Machine, names: Sequence[str], outputs: Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class ParameterPlace:
-    """A vector parameter: ``elements`` float32 values in ``columns`` columns of bank ``bank``, the same in every channel."""
+    """A vector parameter.
+
+    ``elements`` float32 values in ``columns`` columns of bank ``bank``, the same in every channel.
+    """
 
     name: str
     elements: int
@@ -155,8 +176,8 @@ class ParameterPlace:
 
 
 class ParameterRows:
-    """Packs vector parameters into columns: along a row of bank 0, then bank 1, ..., then the next row. A parameter may span rows of one bank only
-    if it starts at column 0; it otherwise moves to the next bank."""
+    """Packs vector parameters into columns: along a row of bank 0, then bank 1, ..., then the next row. A parameter
+    may span rows of one bank only if it starts at column 0; it otherwise moves to the next bank."""
 
     def __init__(self, machine: Machine, first_row: int) -> None:
         self._o = machine.organisation
@@ -194,23 +215,31 @@ class ParameterRows:
         if self._bank == self._o.banks:
             self._bank, self._row = 0, self._row + 1
 
-    def pack(self, name: str, values: npt.NDArray[np.float32], image: npt.NDArray[np.uint16], image_row: int = 0) -> None:
-        """Write a parameter into ``image`` [rows, channels, banks, row columns, lanes] (first row: DRAM row ``image_row``), in every channel."""
+    def pack(
+        self, name: str, values: npt.NDArray[np.float32], image: npt.NDArray[np.uint16], image_row: int = 0
+    ) -> None:
+        """Write a parameter into ``image`` [rows, channels, banks, row columns, lanes] (first row.
+
+        DRAM row ``image_row``), in every channel.
+        """
         place = self.places[name]
         padded = np.zeros(place.columns * self._o.column_bytes // 4, dtype=np.float32)
         padded[: place.elements] = values.reshape(-1)
         columns = padded.view(np.uint16).reshape(place.columns, -1)
         position = place.column + np.arange(place.columns)
-        image[place.row - image_row + position // self._o.columns, :, place.bank, position % self._o.columns] = columns[:, None, :]
+        image[place.row - image_row + position // self._o.columns, :, place.bank, position % self._o.columns] = columns[
+            :, None, :
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel (K rows, then as many V rows).
+    """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel (K rows, then as many V
+    rows).
 
-    K: token t in bank ``t % banks``, its head columns from ``(t // banks) * head_columns``. V is transposed: dimension d in bank ``d % banks``, token t in column
-    ``(d // banks) * token_columns + t // lanes``, lane ``t % lanes``. Page p of head h is on channel ``(p + h) % channels``.
-    """
+    K: token t in bank ``t % banks``, its head columns from ``(t // banks) * head_columns``. V is transposed:
+    dimension d in bank ``d % banks``, token t in column ``(d // banks) * token_columns + t // lanes``, lane ``t %
+    lanes``. Page p of head h is on channel ``(p + h) % channels``."""
 
     layers: int
     kv_heads: int
@@ -253,10 +282,17 @@ def is_power_of_two(value: int) -> bool:
 
 
 def place_kv(machine: Machine, layers: int, kv_heads: int, head_dim: int, max_context: int) -> KVLayout:
-    """KV layout for a model. Raises ``WordlineError("kv-layout")`` for head sizes or machines that the page layout does not cover."""
+    """KV layout for a model.
+
+    Raises ``WordlineError("kv-layout")`` for head sizes or machines that the page layout does not cover.
+    """
     o, lanes = machine.organisation, machine.bank_unit.lanes
     if not is_power_of_two(o.channels):
-        raise WordlineError("kv-layout", f"KV pages need a power of two of channels, {machine.name} has {o.channels}", where="organisation.channels")
+        raise WordlineError(
+            "kv-layout",
+            f"KV pages need a power of two of channels, {machine.name} has {o.channels}",
+            where="organisation.channels",
+        )
     if not is_power_of_two(head_dim) or head_dim < max(lanes, o.banks):
         raise WordlineError(
             "kv-layout",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import FLAG_LOGITS, FLAG_SEND_LOGITS, LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
 from wordline.compiler.dispatch import Decision, dispatch_linear, dispatch_region
 from wordline.compiler.kernel.ir import Address, Item, Task, TaskKind, command
-from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor, broadcast, contiguous, shard_elements, sharded
+from wordline.compiler.kernel.scratch import (
+    ScratchBuffer,
+    ScratchTensor,
+    broadcast,
+    contiguous,
+    shard_elements,
+    sharded,
+)
 from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
 from wordline.compiler.kernels import attention, embedding, gemv, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
@@ -52,7 +59,11 @@ def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
             found.add((_static(q[1]), _static(k[1]), _static(q[-1])))
             layers.add(op.attrs["layer"])
     if len(found) != 1 or layers != set(range(len(layers))):
-        raise WordlineError("attention-shapes", f"the layers' attentions differ in heads or head size: {sorted(found)}", where=graph.name)
+        raise WordlineError(
+            "attention-shapes",
+            f"the layers' attentions differ in heads or head size: {sorted(found)}",
+            where=graph.name,
+        )
     heads, kv_heads, head_dim = found.pop()
     return len(layers), heads, kv_heads, head_dim
 
@@ -64,7 +75,10 @@ def _static(dim: object) -> int:
 
 
 def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bool) -> Lowered:
-    """Lower a decode step of batch 1. ``overlap``: the scores of two KV heads are in scratch at once, so that channels and vector unit overlap."""
+    """Lower a decode step of batch 1.
+
+    ``overlap``: the scores of two KV heads are in scratch at once, so that channels and vector unit overlap.
+    """
     return _Lowering(machine, graph, max_context, overlap).run()
 
 
@@ -106,10 +120,18 @@ class _Lowering:
         logits = self._logits_op()
         vocabulary = _static(logits.result.type.shape[-1])
         return Lowered(
-            tasks, self.streams, parameters, self.kv, self.decisions, self.zeros, shard_elements(self.machine, vocabulary), vocabulary
+            tasks,
+            self.streams,
+            parameters,
+            self.kv,
+            self.decisions,
+            self.zeros,
+            shard_elements(self.machine, vocabulary),
+            vocabulary,
         )
 
-    # --- helpers --------------------------------------------------------------------------------------------------------
+    # --- helpers
+    # --------------------------------------------------------------------------------------------------------
 
     def _task(
         self,
@@ -125,7 +147,9 @@ class _Lowering:
     ) -> None:
         label = name if op is None else f"{op.kind} {op.results[0].name or op.results[0].id}"
         loc = "" if op is None else op.loc
-        self.tasks.append(Task(engine, name, label, kind, loc, tuple(body), tuple(reads), tuple(writes), tuple(prologue), predicate))
+        self.tasks.append(
+            Task(engine, name, label, kind, loc, tuple(body), tuple(reads), tuple(writes), tuple(prologue), predicate)
+        )
 
     def _predicate(self, ops: Sequence[Op]) -> int | None:
         """Work that no KV cache depends on is done only when logits are wanted."""
@@ -141,7 +165,8 @@ class _Lowering:
             raise WordlineError("weight-not-constant", f"{op.kind} needs a constant weight", where=op.loc)
         return str(producer.attrs["name"])
 
-    # --- bank operations ------------------------------------------------------------------------------------------------
+    # --- bank operations
+    # ------------------------------------------------------------------------------------------------
 
     def _place(self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool) -> WeightStream:
         stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed)
@@ -171,7 +196,11 @@ class _Lowering:
     def _linear(self, first: Op) -> None:
         """All linears that share ``first``'s input, as one GEMV."""
         x = self.finder.root(first.operands[0])
-        ops = [op for op in self.graph.ops if op.kind == "linear" and op not in self.done and self.finder.root(op.operands[0]) is x]
+        ops = [
+            op
+            for op in self.graph.ops
+            if op.kind == "linear" and op not in self.done and self.finder.root(op.operands[0]) is x
+        ]
         names = [self._constant_name(op.operands[1], op) for op in ops]
         placed = [op for op, name in zip(ops, names, strict=True) if name in self.stream_of]
         if placed:
@@ -185,14 +214,26 @@ class _Lowering:
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
-                raise WordlineError("shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc)
+                raise WordlineError(
+                    "shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc
+                )
         else:
             stream = self._place(names, outputs, k, indexed=False)
         result = ScratchBuffer(self._name("y"), stream.total_rows * COLUMN_BYTES)
         x_tensor = self.wide[x]
         prologue, body = gemv.gemv(stream, x_tensor, result, self.zeros)
         self.hoist = len(self.tasks)
-        self._task(Engine.CHANNEL, "gemv " + "+".join(names), first, "gemv", body, [x_tensor.buffer], [result], prologue, self._predicate(ops))
+        self._task(
+            Engine.CHANNEL,
+            "gemv " + "+".join(names),
+            first,
+            "gemv",
+            body,
+            [x_tensor.buffer],
+            [result],
+            prologue,
+            self._predicate(ops),
+        )
         offset = 0
         for index, (op, m) in enumerate(zip(ops, outputs, strict=True)):
             template = sharded("", self.machine, m)
@@ -209,29 +250,75 @@ class _Lowering:
         kv = self.kv
         window = op.attrs.get("window")
         shape = attention.AttentionShape(
-            kv, int(str(op.attrs["layer"])), self.heads // kv.kv_heads, float(str(op.attrs["scale"])), None if window is None else int(str(window))
+            kv,
+            int(str(op.attrs["layer"])),
+            self.heads // kv.kv_heads,
+            float(str(op.attrs["scale"])),
+            None if window is None else int(str(window)),
         )
         q_, k_, v_ = (self.wide[self.finder.root(value)] for value in (q, k, v))
         layer = shape.layer
         out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, LANES)
-        predicate = self._predicate([user for user in self.graph.users()[op.result]])
+        predicate = self._predicate(self.graph.users()[op.result])
         self.hoist = len(self.tasks)
-        self._task(Engine.CHANNEL, f"append {layer}", op, "attention", attention.append(shape, k_, v_), [k_.buffer, v_.buffer])
+        self._task(
+            Engine.CHANNEL, f"append {layer}", op, "attention", attention.append(shape, k_, v_), [k_.buffer, v_.buffer]
+        )
         scores = [ScratchBuffer(f"scores{layer}.{h}", shape.group * shape.score_bytes) for h in range(kv.kv_heads)]
         partials = [ScratchBuffer(f"partial{layer}.{h}", attention.partial_bytes(shape)) for h in range(kv.kv_heads)]
         sums = [[SharedRegister(f"sum{layer}.{h}.{g}") for g in range(shape.group)] for h in range(kv.kv_heads)]
 
         def begin(head: int) -> None:
             prologue, body = attention.score(self.machine, shape, head, q_, scores[head], self.zeros)
-            self._task(Engine.CHANNEL, f"score {layer}.{head}", op, "attention", body, [q_.buffer], [scores[head]], prologue, predicate)
+            self._task(
+                Engine.CHANNEL,
+                f"score {layer}.{head}",
+                op,
+                "attention",
+                body,
+                [q_.buffer],
+                [scores[head]],
+                prologue,
+                predicate,
+            )
             soft = attention.softmax(self.machine, shape, head, scores[head], sums[head])
-            self._task(Engine.VECTOR, f"softmax {layer}.{head}", op, "attention", soft, [scores[head]], [scores[head]], (), predicate)
+            self._task(
+                Engine.VECTOR,
+                f"softmax {layer}.{head}",
+                op,
+                "attention",
+                soft,
+                [scores[head]],
+                [scores[head]],
+                (),
+                predicate,
+            )
 
         def finish(head: int) -> None:
             prologue, body = attention.weigh(self.machine, shape, head, scores[head], partials[head], self.zeros)
-            self._task(Engine.CHANNEL, f"weigh {layer}.{head}", op, "attention", body, [scores[head]], [partials[head]], prologue, predicate)
+            self._task(
+                Engine.CHANNEL,
+                f"weigh {layer}.{head}",
+                op,
+                "attention",
+                body,
+                [scores[head]],
+                [partials[head]],
+                prologue,
+                predicate,
+            )
             merged = attention.merge(self.machine, shape, head, partials[head], sums[head], out)
-            self._task(Engine.VECTOR, f"merge {layer}.{head}", op, "attention", merged, [partials[head]], [partials[head], out.buffer], (), predicate)
+            self._task(
+                Engine.VECTOR,
+                f"merge {layer}.{head}",
+                op,
+                "attention",
+                merged,
+                [partials[head]],
+                [partials[head], out.buffer],
+                (),
+                predicate,
+            )
 
         ahead = 1 if self.overlap else 0
         for head in range(min(ahead, kv.kv_heads)):
@@ -244,17 +331,25 @@ class _Lowering:
         self.wide[op.result] = out
         self.done.add(op)
 
-    # --- vector regions -------------------------------------------------------------------------------------------------
+    # --- vector regions
+    # -------------------------------------------------------------------------------------------------
 
     def _ready(self, wanted: Sequence[tuple[Value, Form]]) -> None:
         """Emit the region that makes the wanted forms exist, if any is missing."""
-        missing = [(self.finder.root(value), form) for value, form in wanted if not self._has(self.finder.root(value), form)]
+        missing = [
+            (self.finder.root(value), form) for value, form in wanted if not self._has(self.finder.root(value), form)
+        ]
         if missing:
             region = self.finder.region(list(dict.fromkeys(missing)), set(self.f32))
             self._emit_region(region)
 
     def _has(self, value: Value, form: Form) -> bool:
-        return value in {Form.F32: self.f32, Form.BF16_EVERYWHERE: self.wide, Form.INDEX: self.indices}[form]
+        kept: dict[Form, Container[Value]] = {
+            Form.F32: self.f32,
+            Form.BF16_EVERYWHERE: self.wide,
+            Form.INDEX: self.indices,
+        }
+        return value in kept[form]
 
     def _emit_region(self, region: Region) -> None:
         op = region.ops[-1] if region.ops else self.finder.producer(region.demands[0][0])
@@ -280,7 +375,9 @@ class _Lowering:
         body: list[Item] = [command("LDA", register, None, index=WORDS[register.name]) for register in block.registers]
         body.extend(block.items)
         elements = sum(v.type.static_elements() for v in (*region.inputs, *(value for value, _ in region.demands)))
-        self.decisions.append(dispatch_region(self.machine, name if op is None else self._label(op), code.cycles, elements))
+        self.decisions.append(
+            dispatch_region(self.machine, name if op is None else self._label(op), code.cycles, elements)
+        )
         self._task(Engine.VECTOR, name, op, "vector", body, block.reads, block.writes, (), predicate)
 
     def _region_input(self, value: Value, predicate: int | None) -> RegionInput:
@@ -294,15 +391,20 @@ class _Lowering:
         self.parameter_tasks.append((self.hoist, name, tensor, producer.loc, predicate))
         return tensor
 
-    # --- parameters and outputs -----------------------------------------------------------------------------------------
+    # --- parameters and outputs
+    # -----------------------------------------------------------------------------------------
 
     def _with_parameters(self, parameters: ParameterRows) -> list[Task]:
-        """Tasks with the reads of vector parameters ahead of the bank work before their use, where the channels would wait."""
+        """Tasks with the reads of vector parameters ahead of the bank work before their use, where the channels would
+        wait.
+        """
         before: dict[int, list[Task]] = {}
         for index, name, tensor, loc, predicate in self.parameter_tasks:
             place = parameters.places.get(name) or parameters.add(name, tensor.elements)
             body = parameter.read(place, tensor, self.machine.organisation.columns)
-            task = Task(Engine.CHANNEL, f"read {name}", name, "parameter", loc, body, (), (tensor.buffer,), (), predicate)
+            task = Task(
+                Engine.CHANNEL, f"read {name}", name, "parameter", loc, body, (), (tensor.buffer,), (), predicate
+            )
             before.setdefault(index, []).append(task)
         tasks: list[Task] = []
         for index, task in enumerate(self.tasks):
@@ -314,7 +416,9 @@ class _Lowering:
         root = self.finder.root(self.graph.outputs["logits"])
         producer = self.finder.producer(root)
         if producer is None or producer.kind != "linear":
-            raise WordlineError("logits", "the step's logits must come straight from a linear operation", where=self.graph.name)
+            raise WordlineError(
+                "logits", "the step's logits must come straight from a linear operation", where=self.graph.name
+            )
         return producer
 
     def _outputs(self) -> None:
@@ -335,5 +439,18 @@ class _Lowering:
         token = self.graph.outputs["next_token"]
         self._ready([(token, Form.INDEX)])
         index = Register("next_token")
-        body = [command("GETS", index, None, shared=self.indices[self.finder.root(token)]), command("STA", None, None, index=NEXT_TOKEN, value=index)]
-        self._task(Engine.VECTOR, "store next token", self.finder.producer(self.finder.root(token)), "vector", body, (), (), (), FLAG_LOGITS)
+        body = [
+            command("GETS", index, None, shared=self.indices[self.finder.root(token)]),
+            command("STA", None, None, index=NEXT_TOKEN, value=index),
+        ]
+        self._task(
+            Engine.VECTOR,
+            "store next token",
+            self.finder.producer(self.finder.root(token)),
+            "vector",
+            body,
+            (),
+            (),
+            (),
+            FLAG_LOGITS,
+        )

@@ -1,4 +1,7 @@
-"""Scratch memory plan: each buffer gets one offset, the same in every channel, for its lifetime in the sequential order of tasks."""
+"""Scratch memory plan.
+
+Each buffer gets one offset, the same in every channel, for its lifetime in the sequential order of tasks.
+"""
 
 from __future__ import annotations
 
@@ -62,9 +65,11 @@ def plan_scratch(machine: Machine, tasks: Sequence[Task], permanent: Sequence[Sc
             others = ", ".join(f"{p.buffer} {p.buffer.bytes_per_channel} B" for p in largest) or "nothing else"
             raise WordlineError(
                 "scratch-full",
-                f"{buffer} needs {buffer.bytes_per_channel} bytes of scratch in every channel, {capacity - offset} of {capacity} are free (live with it: {others})",
+                f"{buffer} needs {buffer.bytes_per_channel} bytes of scratch in every channel, "
+                f"{capacity - offset} of {capacity} are free (live with it: {others})",
                 where=tasks[first].op if first < len(tasks) else buffer.name,
-                remedy="compile for a shorter --context or a machine with more channels or scratch (scratch.bytes_per_channel)",
+                remedy="compile for a shorter --context or a machine with more channels or scratch "
+                "(scratch.bytes_per_channel)",
             )
         placed.append(Placement(buffer, offset, first, last))
     peak = max((p.offset + p.buffer.bytes_per_channel for p in placed), default=0)

@@ -99,7 +99,9 @@ def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, Scr
     raise AssertionError("unreachable")
 
 
-def compile_model(source: str | Path, machine: Machine, context: int | None = None, progress: Progress = silent) -> ArtifactContents:
+def compile_model(
+    source: str | Path, machine: Machine, context: int | None = None, progress: Progress = silent
+) -> ArtifactContents:
     """Load a model (GGUF, Hugging Face directory, config.json) and compile its decode step for ``machine``.
 
     ``context``: tokens a session may reach; default the model's maximum.
@@ -108,7 +110,12 @@ def compile_model(source: str | Path, machine: Machine, context: int | None = No
     model = load_model(source)
     limit = int(model.metadata["max_context"])
     if context is not None and not 1 <= context <= limit:
-        raise WordlineError("bad-context", f"context {context} is outside 1..{limit}", where=str(source), remedy=f"give --context up to {limit}")
+        raise WordlineError(
+            "bad-context",
+            f"context {context} is outside 1..{limit}",
+            where=str(source),
+            remedy=f"give --context up to {limit}",
+        )
     compiled = compile_graph(model.graph, machine, context or limit, progress)
     progress("packing weights")
     return artifact_contents(compiled, model, Path(source))
@@ -124,9 +131,19 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
         compiled.weight_rows,
         tuple(_placements(compiled)),
         KvLayout(
-            kv.layers, kv.kv_heads, kv.head_dim, kv.page_tokens, kv.rows_per_page, kv.pages_per_channel, compiled.weight_rows, compiled.max_context
+            kv.layers,
+            kv.kv_heads,
+            kv.head_dim,
+            kv.page_tokens,
+            kv.rows_per_page,
+            kv.pages_per_channel,
+            compiled.weight_rows,
+            compiled.max_context,
         ),
-        tuple(ScratchAllocation(p.buffer.name, p.offset, p.buffer.bytes_per_channel, p.first, p.last) for p in compiled.plan.placements),
+        tuple(
+            ScratchAllocation(p.buffer.name, p.offset, p.buffer.bytes_per_channel, p.first, p.last)
+            for p in compiled.plan.placements
+        ),
     )
     tokenizer, tokenizer_json = _tokenizer(model)
     return ArtifactContents(

@@ -1,8 +1,9 @@
-"""Vector regions of a graph: which element-wise, reduction and view operations are generated together, and what they must deliver.
+"""Vector regions of a graph: which element-wise, reduction and view operations are generated together, and what they
+must deliver.
 
-Operations on values that are not in memory yet are collected backwards from what a bank operation (or the end of the step) needs. Views belong to every region
-that looks through them; anything else is computed once, in the region that first needs it, and delivered in each form that somebody outside still wants.
-"""
+Operations on values that are not in memory yet are collected backwards from what a bank operation (or the end of the
+step) needs. Views belong to every region that looks through them; anything else is computed once, in the region that
+first needs it, and delivered in each form that somebody outside still wants."""
 
 from __future__ import annotations
 

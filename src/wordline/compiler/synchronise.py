@@ -1,8 +1,8 @@
 """Signals and waits between engines, from what their tasks read and write in scratch.
 
-Each engine that others depend on has one signal and raises it after each task that somebody waits for; a waiting task names the count. A dependence that an earlier
-wait of the same engine already covers, directly or through another engine, needs no wait of its own.
-"""
+Each engine that others depend on has one signal and raises it after each task that somebody waits for; a waiting task
+names the count. A dependence that an earlier wait of the same engine already covers, directly or through another
+engine, needs no wait of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ class Synchronisation:
 
 
 def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
-    """Place the signals and waits that make every interleaving of the engines equal to the sequential order of ``tasks``."""
+    """Place the signals and waits that make every interleaving of the engines equal to the sequential order of
+    ``tasks``.
+    """
     dependences = _dependences(tasks, plan)
     needed, signalled = _reduce(tasks, dependences)
     counts: dict[int, int] = {}
@@ -45,7 +47,9 @@ def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
         if index in signalled:
             totals[task.engine] += 1
             counts[index] = totals[task.engine]
-    waits = tuple(tuple(Wait(tasks[source].engine, counts[source]) for source in needed[index]) for index in range(len(tasks)))
+    waits = tuple(
+        tuple(Wait(tasks[source].engine, counts[source]) for source in needed[index]) for index in range(len(tasks))
+    )
     return Synchronisation(waits, tuple(index in signalled for index in range(len(tasks))))
 
 
@@ -66,7 +70,8 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
         for span in written:
             found.update(int(w) for w in np.unique(writer[span]))
             found.update(int(r) for r in np.unique(readers[:, span]))
-        # An engine keeps its own order, except that what a channel reads from its banks lands in scratch after it issued.
+        # An engine keeps its own order, except that what a channel reads from its banks lands in scratch after it
+        # issued.
         own = engines[task.engine]
         found = {source for source in found if owner[source] != own}
         found |= {source for source in produced if owner[source] != own or task.engine is Engine.CHANNEL}

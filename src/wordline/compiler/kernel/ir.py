@@ -1,8 +1,8 @@
-"""The kernel level: tasks on engines, made of commands, counted loops and vector passes over symbolic buffers and registers.
+"""The kernel level: tasks on engines, made of commands, counted loops and vector passes over symbolic buffers and
+registers.
 
-A program is a list of tasks in one legal sequential order. Each engine runs its own tasks in that order; where tasks of different engines touch
-the same scratch bytes, ``wordline.compiler.synchronise`` places signals and waits.
-"""
+A program is a list of tasks in one legal sequential order. Each engine runs its own tasks in that order; where tasks
+of different engines touch the same scratch bytes, ``wordline.compiler.synchronise`` places signals and waits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ Operand = Linear | Address | SharedRegister
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One instruction: operands by the names of its declaration; ``target`` is the register it writes, ``fields`` its header fields."""
+    """One instruction.
+
+    Operands by the names of its declaration; ``target`` is the register it writes, ``fields`` its header fields.
+    """
 
     name: str
     operands: tuple[tuple[str, Operand], ...] = ()
@@ -47,9 +50,18 @@ class Command:
         return (f"{self.target} = " if self.target else "") + " ".join([self.name.lower(), *parts])
 
 
-def command(name: str, into: Register | None = None, fields: dict[str, int] | None = None, /, **operands: IntLike | Address | SharedRegister) -> Command:
+def command(
+    name: str,
+    into: Register | None = None,
+    fields: dict[str, int] | None = None,
+    /,
+    **operands: IntLike | Address | SharedRegister,
+) -> Command:
     """Build a command; integers and registers become affine forms."""
-    values = tuple((key, value if isinstance(value, (Address, SharedRegister)) else linear(value)) for key, value in operands.items())
+    values = tuple(
+        (key, value if isinstance(value, (Address, SharedRegister)) else linear(value))
+        for key, value in operands.items()
+    )
     return Command(name, values, into, tuple((fields or {}).items()))
 
 

@@ -1,7 +1,7 @@
 """Loop rolling: runs of commands that repeat with constant steps become counted loops.
 
-Kernels write their commands out plainly; this turns e.g. 32 bursts whose row and accumulator advance by one into one loop of one burst.
-"""
+Kernels write their commands out plainly; this turns e.g. 32 bursts whose row and accumulator advance by one into one
+loop of one burst."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ def _form(operand: Operand) -> Linear | None:
 
 def _step(first: Command, second: Command) -> tuple[int, ...] | None:
     """How much each operand of ``second`` is ahead of ``first``; None when they differ in more than constants."""
-    if first.name != second.name or first.fields != second.fields or first.target != second.target or first.target is not None:
+    if (
+        first.name != second.name
+        or first.fields != second.fields
+        or first.target != second.target
+        or first.target is not None
+    ):
         return None
     steps = []
     for (key_a, a), (key_b, b) in zip(first.operands, second.operands, strict=False):
@@ -34,7 +39,9 @@ def _step(first: Command, second: Command) -> tuple[int, ...] | None:
             return None
         step = form_b.imm - form_a.imm
         # Bursts of different length are different work: rolling them would only obscure the program.
-        if step and (key_a == "count" or len(form_a.terms) >= MAX_TERMS or not STRIDE_RANGE[0] <= step <= STRIDE_RANGE[1]):
+        if step and (
+            key_a == "count" or len(form_a.terms) >= MAX_TERMS or not STRIDE_RANGE[0] <= step <= STRIDE_RANGE[1]
+        ):
             return None
         steps.append(step)
     return tuple(steps)
@@ -43,9 +50,7 @@ def _step(first: Command, second: Command) -> tuple[int, ...] | None:
 def _advance(command: Command, steps: Sequence[int], register: Register) -> Command:
     operands: list[tuple[str, Operand]] = []
     for (key, operand), step in zip(command.operands, steps, strict=True):
-        if step and isinstance(operand, Linear):
-            operand = operand + linear(register) * step
-        elif step and isinstance(operand, Address):
+        if step and isinstance(operand, (Linear, Address)):
             operand = operand + linear(register) * step
         operands.append((key, operand))
     return Command(command.name, tuple(operands), command.target, command.fields)

@@ -1,8 +1,9 @@
-"""Decode attention over the paged KV cache: append, scores, softmax, weighted sum of V, one KV head (with its query heads) at a time.
+"""Decode attention over the paged KV cache: append, scores, softmax, weighted sum of V, one KV head (with its query
+heads) at a time.
 
-Channels compute the scores of their own pages (`score`), the vector unit makes them probabilities in place (`softmax`), the channels multiply them with V (`weigh`), and
-the vector unit adds the channels' parts and divides by the sum (`merge`). The work of one KV head on the vector unit overlaps with the next head's on the channels.
-"""
+Channels compute the scores of their own pages (`score`), the vector unit makes them probabilities in place
+(`softmax`), the channels multiply them with V (`weigh`), and the vector unit adds the channels' parts and divides by
+the sum (`merge`). The work of one KV head on the vector unit overlaps with the next head's on the channels."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ ELEMENT_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """One layer's attention: ``group`` query heads share each KV head; ``window`` limits how far back it sees (None: no limit)."""
+    """One layer's attention.
+
+    ``group`` query heads share each KV head; ``window`` limits how far back it sees (None: no limit).
+    """
 
     kv: KVLayout
     layer: int
@@ -101,7 +105,9 @@ def append(shape: AttentionShape, k: ScratchTensor, v: ScratchTensor) -> tuple[I
                 if value_row != opened:
                     open_row(b, linear(row) + value_row)
                     opened = value_row
-                element = Address(v.buffer, linear(v.offset + head * shape.head_bytes + part * kv.banks * ELEMENT_BYTES))
+                element = Address(
+                    v.buffer, linear(v.offset + head * shape.head_bytes + part * kv.banks * ELEMENT_BYTES)
+                )
                 with b.loop(kv.banks, "bank") as each:
                     b.emit(
                         "WRE",
@@ -170,7 +176,9 @@ def score(
     return prologue, b.take()
 
 
-def _read_scores(b: Builder, shape: AttentionShape, visit: list[tuple[int, int]], scores: ScratchBuffer, page: Register) -> None:
+def _read_scores(
+    b: Builder, shape: AttentionShape, visit: list[tuple[int, int]], scores: ScratchBuffer, page: Register
+) -> None:
     first = 0
     while first < len(visit):
         query, tokens = visit[first]
@@ -189,11 +197,14 @@ def _token_shape(b: Builder, shape: AttentionShape) -> tuple[Register, tuple[Int
     return position, (turns, channels, kv.page_tokens)
 
 
-def softmax(machine: Machine, shape: AttentionShape, head: int, scores: ScratchBuffer, sums: list[SharedRegister]) -> tuple[Item, ...]:
-    """Body of the vector task: scores to unnormalised probabilities exp(scale * (s - max)) in place (bf16), their sums to ``sums`` (one a query head).
+def softmax(
+    machine: Machine, shape: AttentionShape, head: int, scores: ScratchBuffer, sums: list[SharedRegister]
+) -> tuple[Item, ...]:
+    """Body of the vector task: scores to unnormalised probabilities exp(scale * (s - max)) in place (bf16), their
+    sums to ``sums`` (one a query head).
 
-    The sum is of the rounded probabilities, so that they and their sum agree. Tokens outside the window or after the position become 0.
-    """
+    The sum is of the rounded probabilities, so that they and their sum agree. Tokens outside the window or after the
+    position become 0."""
     b, kv = Builder(), shape.kv
     position, extents = _token_shape(b, shape)
     high = linear(position) + 1
@@ -220,9 +231,17 @@ def softmax(machine: Machine, shape: AttentionShape, head: int, scores: ScratchB
 
 
 def weigh(
-    machine: Machine, shape: AttentionShape, head: int, scores: ScratchBuffer, partial: ScratchBuffer, zeros: ScratchBuffer
+    machine: Machine,
+    shape: AttentionShape,
+    head: int,
+    scores: ScratchBuffer,
+    partial: ScratchBuffer,
+    zeros: ScratchBuffer,
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body): this channel's part of P V for the query heads of KV head ``head``: bf16 [group, head_dim] in ``partial``."""
+    """(prologue, body).
+
+    This channel's part of P V for the query heads of KV head ``head``: bf16 [group, head_dim] in ``partial``.
+    """
     b, kv = Builder(), shape.kv
     parts = kv.head_dim // kv.banks
     at_once = min(machine.bank_unit.accumulators // parts, machine.buffer.columns // kv.token_columns, shape.group)
@@ -242,8 +261,19 @@ def weigh(
             for slot, query in enumerate(queries):
                 source = Address(scores, linear(query * shape.score_bytes) + linear(page) * shape.page_bytes)
                 b.emit("WRGB", buffer=slot * kv.token_columns, count=kv.token_columns, source=source)
-            b.rolled([_value_burst(kv, row, part, slot, slot * parts + part) for part in range(parts) for slot in range(len(queries))])
-        b.emit("RDMAC16", accumulator=0, count=len(queries) * parts, target=Address(partial, linear(first * shape.head_bytes)))
+            b.rolled(
+                [
+                    _value_burst(kv, row, part, slot, slot * parts + part)
+                    for part in range(parts)
+                    for slot in range(len(queries))
+                ]
+            )
+        b.emit(
+            "RDMAC16",
+            accumulator=0,
+            count=len(queries) * parts,
+            target=Address(partial, linear(first * shape.head_bytes)),
+        )
     return prologue, b.take()
 
 
@@ -260,9 +290,17 @@ def _value_burst(kv: KVLayout, row: Register, part: int, slot: int, accumulator:
 
 
 def _weigh_split(
-    machine: Machine, shape: AttentionShape, head: int, scores: ScratchBuffer, partial: ScratchBuffer, zeros: ScratchBuffer
+    machine: Machine,
+    shape: AttentionShape,
+    head: int,
+    scores: ScratchBuffer,
+    partial: ScratchBuffer,
+    zeros: ScratchBuffer,
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """`weigh` where one query head's output needs more accumulators than there are: the head's dimensions are done in turns."""
+    """`weigh` where one query head's output needs more accumulators than there are.
+
+    The head's dimensions are done in turns.
+    """
     b, kv = Builder(), shape.kv
     parts, accumulators = kv.head_dim // kv.banks, machine.bank_unit.accumulators
     local_pages = _local_pages(b, shape, head)
@@ -283,8 +321,16 @@ def _weigh_split(
     return prologue, b.take()
 
 
-def merge(machine: Machine, shape: AttentionShape, head: int, partial: ScratchBuffer, sums: list[SharedRegister], out: ScratchTensor) -> tuple[Item, ...]:
-    """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel at the head's place in ``out``.
+def merge(
+    machine: Machine,
+    shape: AttentionShape,
+    head: int,
+    partial: ScratchBuffer,
+    sums: list[SharedRegister],
+    out: ScratchTensor,
+) -> tuple[Item, ...]:
+    """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel at the head's
+    place in ``out``.
 
     Channels without pages contribute zeros, so all are added, as many a pass as it has operands.
     """

@@ -15,7 +15,10 @@ COLUMN_BYTES = 32
 
 
 def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ...]:
-    """Body of the channel task: the channel that holds the token's row (matrix 0 of ``stream``) reads it into ``row_buffer`` as bf16 columns."""
+    """Body of the channel task.
+
+    The channel that holds the token's row (matrix 0 of ``stream``) reads it into ``row_buffer`` as bf16 columns.
+    """
     b = Builder()
     shard, bank_bits = stream.shard(0), stream.banks.bit_length() - 1
     group_bits = stream.group.bit_length() - 1
@@ -55,7 +58,9 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
     return b.take()
 
 
-def collect_row(machine: Machine, stream: WeightStream, row_buffer: ScratchBuffer, elements: int, result: ScratchTensor) -> tuple[Item, ...]:
+def collect_row(
+    machine: Machine, stream: WeightStream, row_buffer: ScratchBuffer, elements: int, result: ScratchTensor
+) -> tuple[Item, ...]:
     """Body of the vector task: the row, from the channel that read it, as contiguous f32 in ``result``."""
     b = Builder()
     token = b.argument(TOKEN, "token")

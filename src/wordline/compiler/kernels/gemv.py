@@ -1,8 +1,8 @@
 """GEMV in the banks: y = W x for one or more matrices that share x.
 
-Per group of local rows: fill the buffer with a chunk of x, one burst of MACs per local row, next chunk; then read the accumulators out and zero them. The
-next row is opened before each register-mode visit, so the visit hides under the row turn.
-"""
+Per group of local rows: fill the buffer with a chunk of x, one burst of MACs per local row, next chunk; then read the
+accumulators out and zero them. The next row is opened before each register-mode visit, so the visit hides under the
+row turn."""
 
 from __future__ import annotations
 
@@ -23,12 +23,21 @@ def _fill(builder: Builder, x: ScratchTensor, chunk: Chunk) -> None:
 def _multiply(builder: Builder, stream: WeightStream, chunk: Chunk, row_shift: IntLike) -> None:
     commands: list[Command] = []
     for row, column, buffer, accumulator, count in stream.bursts(chunk):
-        commands.append(command("MAC16", row=linear(row) + row_shift, column=column, buffer=buffer, accumulator=accumulator, count=count))
+        commands.append(
+            command(
+                "MAC16", row=linear(row) + row_shift, column=column, buffer=buffer, accumulator=accumulator, count=count
+            )
+        )
     builder.rolled(commands)
 
 
-def gemv(stream: WeightStream, x: ScratchTensor, result: ScratchBuffer, zeros: ScratchBuffer) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body) of the task. ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: 2 bytes per output of the shard."""
+def gemv(
+    stream: WeightStream, x: ScratchTensor, result: ScratchBuffer, zeros: ScratchBuffer
+) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    """(prologue, body) of the task.
+
+    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: 2 bytes per output of the shard.
+    """
     builder = Builder()
     groups = list(stream.groups())
     refill = len(groups[0]) > 1
@@ -58,7 +67,8 @@ def gemv(stream: WeightStream, x: ScratchTensor, result: ScratchBuffer, zeros: S
     _fill(builder, x, groups[0][0])
     body(groups[0], 0, True)
 
-    # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise every `period` groups are.
+    # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise every
+    # `period` groups are.
     group_bytes = stream.group * COLUMN_BYTES
     per_group = stream.group * stream.columns
     period = next(p for p in range(1, stream.row_columns + 1) if p * per_group % stream.row_columns == 0)

@@ -1,4 +1,7 @@
-"""Vector parameters (norm weights, biases, tables): every channel reads its copy from one bank into scratch before use."""
+"""Vector parameters (norm weights, biases, tables).
+
+Every channel reads its copy from one bank into scratch before use.
+"""
 
 from __future__ import annotations
 

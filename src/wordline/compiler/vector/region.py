@@ -182,7 +182,7 @@ class _Search:
 
     def _demanded_place(self, node: Node) -> ScratchTensor | ScalarSource | None:
         for demand in self.demands:
-            if demand.node is node and node not in self.detached:
+            if demand.node is node and node.kind != "tensor" and node not in self.detached:
                 if isinstance(demand.where, SharedRegister):
                     return SharedScalar(demand.where, node.kind == "reduce" and node.detail == "argmax")
                 if demand.where.dtype == "f32" and _takes_parts(node, demand.where):
@@ -198,6 +198,16 @@ class _Search:
         ):
             return sharded(name, self.machine, node.size, "f32")
         return tensor
+
+    def _detach(self, node: Node) -> bool:
+        """Compute ``node`` into a plain vector and copy that to the place it is demanded in, from now on."""
+        place = self._demanded_place(node)
+        if not isinstance(place, ScratchTensor) or len(place.dims) == 1:
+            return False
+        self.detached.add(node)
+        self.places.pop(node, None)
+        self._lowered.clear()
+        return True
 
     # --- the steps of a plan, in order --------------------------------------------------------------------------------
 
@@ -338,6 +348,10 @@ class _Search:
         named = frozenset(node for node in stuck.reason.culprits if node.kind != "scalar" and node not in fixed)
         if named:
             return named
+        # What stands in the way may be the layout of a place that the caller chose.
+        for node in (*stuck.reason.culprits, stuck.step.provides):
+            if node is not None and self._detach(node):
+                return frozenset([node])
         best: tuple[int, int, int] | None = None
         choice: Node | None = None
         for node in sorted(_below(body, stored), key=lambda n: n.number):
@@ -354,13 +368,6 @@ class _Search:
                 score = (reason.excess or _SHAPE_EXCESS, own, -node.number)
             if best is None or score < best:
                 best, choice = score, node
-        provides = stuck.step.provides
-        if choice is None and provides is not None and provides not in self.detached:
-            # The layout of the place is what fits no pass: compute into a plain vector and copy that.
-            self.detached.add(provides)
-            self.places.pop(provides, None)
-            self._lowered.clear()
-            choice = provides
         if choice is None:
             raise WordlineError(
                 "vector-region",
