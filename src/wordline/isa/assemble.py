@@ -9,7 +9,7 @@ import re
 from typing import Any, NoReturn
 
 from wordline.errors import WordlineError
-from wordline.isa.affine import Affine, affine
+from wordline.isa.affine import Affine
 from wordline.isa.declare import AffineWord, Bits, Engine, Group, Instruction, InstructionSet, Word
 from wordline.isa.instruction import Instr, Packed, encode, make
 from wordline.isa.program import Program, Stream
@@ -32,7 +32,7 @@ def parse_affine(text: str) -> Affine:
         at = match.end()
     if not text:
         raise ValueError("an operand is empty")
-    return affine(imm, *terms)
+    return Affine(imm, tuple((register, stride) for register, stride in terms if register and stride))
 
 
 def _parse_bits(bits: Bits, text: str) -> int:
