@@ -1,0 +1,149 @@
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <initializer_list>
+#include <map>
+#include <string>
+
+#include "bindings.hpp"
+#include "conversion.hpp"
+#include "wordline/error.hpp"
+#include "wordline/timing.hpp"
+
+namespace {
+
+using wordline::Error;
+using wordline::StreamTiming;
+using wordline::TimingResult;
+
+using Words = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Counts = nb::ndarray<nb::numpy, std::int64_t>;
+
+// A numpy array [rows, width] filled by `fill(row, values)`.
+template <class Fill>
+Counts table(std::size_t rows, std::size_t width, Fill fill) {
+    auto* values = new std::int64_t[rows * width];
+    nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<std::int64_t*>(p); });
+    for (std::size_t row = 0; row < rows; ++row) {
+        fill(row, values + row * width);
+    }
+    const std::array<std::size_t, 2> shape{rows, width};
+    return Counts(values, 2, shape.data(), owner);
+}
+
+template <class Array>
+Counts channel_table(const TimingResult& result, Array wordline::ChannelSummary::*member) {
+    return table(result.channels.size(), std::tuple_size_v<Array>, [&](std::size_t row, std::int64_t* out) {
+        const Array& values = result.channels[row].*member;
+        std::copy(values.begin(), values.end(), out);
+    });
+}
+
+std::vector<std::int64_t> channel_list(const TimingResult& result, std::int64_t wordline::ChannelSummary::*member) {
+    std::vector<std::int64_t> values;
+    for (const wordline::ChannelSummary& channel : result.channels) {
+        values.push_back(channel.*member);
+    }
+    return values;
+}
+
+nb::list trace_list(const TimingResult& result) {
+    nb::list entries;
+    for (const wordline::TraceEntry& e : result.trace) {
+        entries.append(nb::make_tuple(e.cycle, e.channel, wordline::dram_command_names[static_cast<std::size_t>(e.command)], e.bank, e.row, e.column));
+    }
+    return entries;
+}
+
+template <std::size_t n>
+nb::tuple names(const std::array<const char*, n>& list) {
+    nb::list result;
+    for (const char* name : list) {
+        result.append(name);
+    }
+    return nb::tuple(result);
+}
+
+// The model with the programs that were loaded into it.
+class Model {
+public:
+    explicit Model(const nb::dict& machine) : machine_(machine_from_dict(machine)), model_(machine_) {}
+
+    std::int32_t load(const nb::bytes& image) {
+        const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(image.c_str()), image.size());
+        programs_.emplace(next_, wordline::Program::parse(bytes, machine_));
+        return next_++;
+    }
+
+    void unload(std::int32_t slot) { programs_.erase(find(slot)); }
+
+    TimingResult run(std::int32_t slot, std::int64_t argument_base, const Words& memory, bool trace, bool step_bursts, bool share_channels) const {
+        const wordline::Program& program = find(slot)->second;
+        const std::span<const std::int32_t> words(memory.data(), memory.size());
+        const wordline::TimingOptions options{trace, step_bursts, share_channels};
+        try {
+            nb::gil_scoped_release released;
+            return model_.run(program, argument_base, words, options);
+        } catch (const wordline::Fault& fault) {
+            throw Error("device-fault", fault.what(),
+                        "stream " + std::to_string(fault.stream) + ", channel " + std::to_string(fault.channel) + ", instruction " +
+                            std::to_string(fault.instruction));
+        }
+    }
+
+private:
+    std::map<std::int32_t, wordline::Program>::const_iterator find(std::int32_t slot) const {
+        const auto found = programs_.find(slot);
+        if (found == programs_.end()) {
+            throw Error("bad-slot", "no program is loaded in slot " + std::to_string(slot));
+        }
+        return found;
+    }
+
+    wordline::Machine machine_;
+    wordline::TimingModel model_;
+    std::map<std::int32_t, wordline::Program> programs_;
+    std::int32_t next_ = 0;
+};
+
+}  // namespace
+
+void bind_timing(nb::module_& m) {
+    m.attr("CAUSES") = names(wordline::cause_names);
+    m.attr("DRAM_COMMANDS") = names(wordline::dram_command_names);
+
+    nb::class_<StreamTiming>(m, "StreamTiming", "What one stream did, by index of instruction.")
+        .def_prop_ro("engine", [](const StreamTiming& s) { return static_cast<int>(s.engine); })
+        .def_ro("end", &StreamTiming::end)
+        .def_ro("busy", &StreamTiming::busy, "Cycles of each instruction; vector and link streams.")
+        .def_prop_ro(
+            "causes",
+            [](const StreamTiming& s) {
+                return table(s.causes.size(), wordline::n_causes,
+                             [&](std::size_t row, std::int64_t* out) { std::copy(s.causes[row].begin(), s.causes[row].end(), out); });
+            },
+            nb::rv_policy::automatic, "Cycles [instructions, CAUSES], summed over the channels; channel streams.");
+
+    nb::class_<TimingResult>(m, "TimingResult", "Cycles of one submission.")
+        .def_ro("cycles", &TimingResult::cycles)
+        .def_ro("streams", &TimingResult::streams)
+        .def_ro("simulated_channels", &TimingResult::simulated_channels)
+        .def_prop_ro("causes", [](const TimingResult& r) { return channel_table(r, &wordline::ChannelSummary::causes); },
+                     nb::rv_policy::automatic, "Cycles [channels, CAUSES]; each row sums to `cycles`.")
+        .def_prop_ro("commands", [](const TimingResult& r) { return channel_table(r, &wordline::ChannelSummary::commands); },
+                     nb::rv_policy::automatic, "Commands issued [channels, DRAM_COMMANDS].")
+        .def_prop_ro("ends", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::end); })
+        .def_prop_ro("refresh_charges", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refresh_charge); })
+        .def_prop_ro("refreshes", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refreshes); })
+        .def_prop_ro("trace", &trace_list, "(cycle, channel, command, bank, row, column) of every DRAM command, if it was asked for.");
+
+    nb::class_<Model>(m, "TimingModel", "Cycle model of device programs (profile `corrected`).")
+        .def(nb::init<const nb::dict&>(), nb::arg("machine"))
+        .def("load_program", &Model::load, nb::arg("image"), "Checks a program image and returns its slot.")
+        .def("unload_program", &Model::unload, nb::arg("slot"))
+        .def("run", &Model::run, nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
+             nb::arg("step_bursts") = false, nb::arg("share_channels") = true,
+             "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero.");
+}

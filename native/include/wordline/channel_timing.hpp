@@ -1,0 +1,172 @@
+// Cycle model of one channel (profile `corrected`): when each of its DRAM commands issues, and what every cycle was spent on.
+//
+// Event-driven: the stream of the channel hands over its instructions in order, and the model computes the earliest cycle that all rules
+// allow. `docs/timing.md` states the rules; every interval comes from the machine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "wordline/command_processor.hpp"
+#include "wordline/machine.hpp"
+
+namespace wordline {
+
+// What a cycle of a channel was spent on.
+enum class Cause : std::uint8_t { mac, row_turn, refresh, fill, readout, column_access, vector, link, wait, issue, tail };
+constexpr std::size_t n_causes = 11;
+inline constexpr std::array<const char*, n_causes> cause_names{"mac",    "row_turn", "refresh", "fill",  "readout", "column_access",
+                                                               "vector", "link",     "wait",    "issue", "tail"};
+
+enum class DramCommand : std::uint8_t {
+    act, act16, pre, prea, refab, tmod, mac16, mac, rd, wr, rdcp, wrcp, wrgb, wrmac16, rdmac16
+};
+constexpr std::size_t n_dram_commands = 15;
+inline constexpr std::array<const char*, n_dram_commands> dram_command_names{
+    "ACT", "ACT16", "PRE", "PREA", "REFab", "TMOD", "MAC16", "MAC", "RD", "WR", "RDCP", "WRCP", "WRGB", "WRMAC16", "RDMAC16"};
+
+using CauseCycles = std::array<std::int64_t, n_causes>;
+
+// One issued command. bank, row, column are -1 where the command has none; column is the buffer column of WRGB and the accumulator of
+// WRMAC16 and RDMAC16.
+struct TraceEntry {
+    std::int64_t cycle;
+    std::int32_t channel, bank, row, column;
+    DramCommand command;
+};
+
+struct ChannelSummary {
+    std::int64_t end = 0;             // cycle after the last effect of the channel's stream
+    std::int64_t refresh_charge = 0;  // nRFC for the refresh debt left; negative for what was prepaid
+    std::int64_t refreshes = 0;
+    CauseCycles causes{};             // sums to end + refresh_charge
+    std::array<std::int64_t, n_dram_commands> commands{};
+};
+
+// Throws Error("bad-machine") for a machine that the model does not implement or whose refresh cannot keep up.
+void check_timing_machine(const Machine& machine);
+
+class ChannelTiming {
+public:
+    // `instruction_causes`: one entry for each instruction of the stream, added to. `trace` may be null. With `step_bursts` every column is
+    // issued by itself; the result is the same.
+    ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace, bool step_bursts);
+
+    // An instruction that only takes its issue slot.
+    void slot(std::uint32_t instruction);
+    // The stream stands still until cycle `until`.
+    void hold(std::int64_t until, Cause cause, std::uint32_t instruction);
+    // SIGNAL: takes its slot; returns the cycle of its effect.
+    std::int64_t signal(std::uint32_t instruction);
+    void command(const ChannelCommand& command);
+    ChannelSummary finish();
+
+private:
+    static constexpr std::int64_t never = -(std::int64_t{1} << 40);  // before any constraint reaches
+    static constexpr std::int64_t beyond = std::int64_t{1} << 60;
+    static constexpr std::size_t max_banks = 16;
+
+    // Earliest cycle of a command and the cause of the wait for it: that of the constraint which ends last.
+    struct Ready {
+        std::int64_t at;
+        Cause cause;
+        void raise(std::int64_t time, Cause why) {
+            if (time > at) {
+                at = time;
+                cause = why;
+            }
+        }
+    };
+
+    template <class T>
+    struct PerBank {
+        std::array<T, max_banks> values;
+        T& operator[](std::int32_t bank) { return values[static_cast<std::size_t>(bank)]; }
+        const T& operator[](std::int32_t bank) const { return values[static_cast<std::size_t>(bank)]; }
+    };
+
+    // Cycles of the last command of each sort; group arrays are indexed by bank group.
+    struct History {
+        std::int64_t any, not_mac16;               // any command; any but MAC16
+        std::int64_t tmod, refab;
+        std::int64_t act_any, act_single, act16, pre_any, prea;  // "any" includes the all-bank form
+        PerBank<std::int64_t> act, act_group, pre;
+        std::int64_t column_read_any, mac16;       // RD, MAC, RDCP, MAC16
+        PerBank<std::int64_t> column_read, column_read_group;
+        std::int64_t read_any;                     // those and RDMAC16
+        std::int64_t column_write_any;             // WR, WRCP
+        PerBank<std::int64_t> column_write, column_write_group;
+        std::int64_t write_any;                    // those, WRGB and WRMAC16
+        std::int64_t rd, wr, rdcp, wrgb, wrmac16, rdmac16;
+        PerBank<std::int64_t> wr_group;
+        std::array<std::int64_t, 4> activates;     // for nFAW, oldest first
+    };
+
+    static bool in_register_mode(DramCommand command);
+    static Cause own_cause(DramCommand command);
+    std::int32_t group(std::int32_t bank) const { return bank / banks_per_group_; }
+
+    void charge(Cause cause, std::int64_t cycles) {
+        causes_[static_cast<std::size_t>(cause)] += cycles;
+        instruction_causes_[instruction_][static_cast<std::size_t>(cause)] += cycles;
+    }
+
+    Ready ready(DramCommand command, std::int32_t bank, Cause own) const;
+    void raise_read_gap(Ready& r, DramCommand command, std::int32_t bank, Cause own) const;
+    void raise_write_gap(Ready& r, std::int32_t bank, Cause own) const;
+    void raise_activation(Ready& r, std::int32_t bank, std::int32_t interval) const;
+    void raise_row_rules(Ready& r, DramCommand command, std::int32_t bank, Cause own) const;
+
+    void burst(DramCommand command, const ChannelCommand& c);
+    void open_rows(DramCommand command, std::int32_t bank, std::int32_t row);
+    void close_rows(DramCommand command, std::int32_t bank);
+    void explicit_refresh();
+    void explicit_mode(bool register_mode);
+    void no_operation();
+
+    bool prerequisite(DramCommand command, std::int32_t bank, std::int32_t row, DramCommand& step) const;
+    bool row_prerequisite(bool all_banks, std::int32_t bank, std::int32_t row, DramCommand& step) const;
+    Cause step_cause(DramCommand step, DramCommand command, std::int32_t bank, std::int32_t row) const;
+    bool try_issue(DramCommand command, std::int32_t bank, std::int32_t row, Cause own);
+    void refresh();
+    void refresh_step(DramCommand command);
+    void record(DramCommand command, std::int32_t bank, std::int32_t row, std::int32_t column, std::int64_t first, std::int64_t count,
+                std::int64_t pitch);
+    void update(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t last);
+    void enter_visit(Cause cause);
+
+    const Machine::Timing& t_;
+    const Machine::Rules& rules_;
+    const Machine::Refresh& refresh_rules_;
+    std::int32_t landing_cycles_;
+    std::int32_t banks_, banks_per_group_;
+    std::int32_t column_pitch_, register_pitch_;
+    int channel_;
+    bool step_bursts_;
+    CauseCycles* instruction_causes_;
+    std::vector<TraceEntry>* trace_;
+
+    std::int64_t now_ = 0;  // issue slot of the next instruction; all cycles before it are charged
+    std::int64_t landed_ = 0;
+    std::int64_t due_;      // from this cycle on only the forced refresh may issue
+    std::uint32_t instruction_ = 0;
+    std::uint32_t landing_instruction_ = 0;
+    Cause landing_cause_ = Cause::readout;
+    bool register_mode_ = false;
+    Cause visit_cause_ = Cause::fill;      // of the last register command: what the way back to normal mode serves
+    Cause activation_cause_ = Cause::row_turn;  // of the last activation: what waits for its nRCD serve
+    std::int64_t entry_cycles_ = 0;        // charged to fill by an explicit TMOD whose visit has had no command yet
+    std::uint32_t entry_instruction_ = 0;
+    std::int32_t common_row_ = -1;         // row open in all banks, -1: none or not the same
+    std::int32_t open_banks_ = 0;
+    PerBank<std::int32_t> row_;            // -1: closed
+    PerBank<std::int32_t> refreshed_row_;  // row that a forced refresh closed and nothing has opened since, -1: none
+    History last_;
+    CauseCycles causes_{};
+    std::int64_t refreshes_ = 0;
+    std::array<std::int64_t, n_dram_commands> commands_{};
+};
+
+}  // namespace wordline

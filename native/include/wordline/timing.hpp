@@ -1,0 +1,55 @@
+// Cycle model of a whole device program: all streams of one submission, each channel by itself (`docs/timing.md`).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "wordline/channel_timing.hpp"
+#include "wordline/machine.hpp"
+#include "wordline/program.hpp"
+
+namespace wordline {
+
+struct TimingOptions {
+    bool trace = false;           // record every DRAM command
+    bool step_bursts = false;     // issue every column by itself, for tests of the closed form
+    bool share_channels = true;   // simulate one channel for all where they cannot differ
+    std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
+};
+
+// What one stream did, by index of instruction.
+struct StreamTiming {
+    Engine engine = Engine::channel;
+    std::vector<CauseCycles> causes;   // channel streams, summed over their channels; without tail and refresh charge
+    std::vector<std::int64_t> busy;    // vector and link streams: cycles that each instruction took
+    std::int64_t end = 0;              // cycle after the last effect; channel streams: of the latest channel, refresh charge included
+};
+
+struct TimingResult {
+    std::int64_t cycles = 0;
+    std::vector<ChannelSummary> channels;  // causes of each sum to `cycles`
+    std::vector<StreamTiming> streams;
+    std::vector<TraceEntry> trace;         // in order of cycle, then channel
+    std::int32_t simulated_channels = 0;
+};
+
+class TimingModel {
+public:
+    // Throws Error("bad-machine"), see check_timing_machine().
+    explicit TimingModel(const Machine& machine);
+
+    // `memory` is the controller's memory when the submission starts; stores of the program stay in the model. Shared registers read as 0:
+    // timing does not depend on values. Throws Fault.
+    TimingResult run(const Program& program, std::int64_t argument_base, std::span<const std::int32_t> memory,
+                     const TimingOptions& options = {}) const;
+
+    // Cycles of a vector pass over n elements.
+    std::int64_t pass_cycles(const PassForm& form, std::int64_t n) const;
+
+private:
+    Machine machine_;
+    std::vector<std::int32_t> op_latency_;  // by operation code
+};
+
+}  // namespace wordline
