@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstdio>
 #include <string>
 #include <thread>
 
 #include "wordline/error.hpp"
+#include "wordline/text.hpp"
 
 namespace wordline {
 
@@ -55,12 +55,6 @@ namespace {
 
 constexpr std::size_t signal_count = 256;
 constexpr int spins_before_yield = 2000;
-
-std::string hexadecimal(std::uint64_t value) {
-    char text[24];
-    std::snprintf(text, sizeof text, "%#llx", static_cast<unsigned long long>(value));
-    return text;
-}
 
 void pause() {
 #if defined(__x86_64__)
@@ -442,8 +436,19 @@ void FunctionalModel::bank_fill_zero(std::int32_t first_row, std::int32_t rows, 
     }
 }
 
+void FunctionalModel::reset() {
+    bank_fill_zero(0, machine_.organisation.rows, ~std::uint32_t{0});
+    scratch_.zero();
+    controller_memory_.zero();
+    shared_.zero();
+    for (Channel& channel : channels_) {
+        channel.buffer.zero();
+        channel.accumulators.zero();
+    }
+}
+
 void FunctionalModel::execute(const Program& program, std::int64_t argument_base, std::uint64_t instruction_limit) {
-    std::fill(shared_.data(), shared_.data() + shared_.size(), 0);
+    shared_.zero();
     FunctionalRun run(*this, program, argument_base, instruction_limit);
     workers_.run([&run](int worker) { run.work(worker); });
     run.finish();

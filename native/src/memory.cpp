@@ -27,6 +27,9 @@ Dram::~Dram() { munmap(words_, bytes_); }
 
 void Dram::zero_rows(std::int32_t channel, std::int32_t first_row, std::int32_t rows) {
     constexpr std::size_t page = 4096;
+    if (rows == 0) {
+        return;
+    }
     std::byte* const begin = reinterpret_cast<std::byte*>(block(channel, first_row, 0));
     const std::size_t size = static_cast<std::size_t>(rows) * columns_ * block_bytes;
     // Many rows are handed back to the system, which also makes zeroing rows that were never written free.

@@ -52,12 +52,16 @@ public:
     // Reads `rows` rows of all channels with all threads; returns a checksum. For measuring the speed of memory.
     std::uint32_t read_stream(std::int32_t first_row, std::int32_t rows);
 
+    // All memories zero again; host windows stay.
+    void reset();
+
     const Machine& machine() const { return machine_; }
     std::size_t row_bytes() const;  // of one row of all banks and channels
     AlignedArray<std::byte>& scratch() { return scratch_; }
     AlignedArray<std::int32_t>& controller_memory() { return controller_memory_; }
     AlignedArray<std::int32_t>& shared_registers() { return shared_; }
     HostWindows& windows() { return windows_; }
+    const HostWindows& windows() const { return windows_; }
     int threads() const { return workers_.count(); }
 
 private:

@@ -19,8 +19,9 @@ template <class T>
 class AlignedArray {
 public:
     explicit AlignedArray(std::size_t n) : data_(static_cast<T*>(::operator new(n * sizeof(T), alignment))), size_(n) {
-        std::memset(static_cast<void*>(data_.get()), 0, n * sizeof(T));
+        zero();
     }
+    void zero() { std::memset(static_cast<void*>(data_.get()), 0, size_ * sizeof(T)); }
     T* data() { return data_.get(); }
     const T* data() const { return data_.get(); }
     std::size_t size() const { return size_; }
