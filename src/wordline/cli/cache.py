@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib import resources
@@ -28,7 +29,9 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
 
     An artifact in the cache that is damaged is compiled again.
     """
-    path = knobs.cache_dir() / "artifacts" / f"{_name(source)}-{cache_key(source, machine, context)}.wl"
+    folder = knobs.cache_dir() / "artifacts"
+    stem = f"{_name(source)}-{cache_key(source, machine, context)}"
+    path = folder / f"{stem}-{compiler_hash()[:8]}.wl"
     if path.is_dir():
         try:
             return open_artifact(path, machine)
@@ -39,12 +42,15 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
     contents = compile_model(source, machine, context, progress)
     progress("writing the artifact")
     write_artifact(path, contents)
+    for old in folder.glob(f"{stem}-*.wl"):
+        if old != path:  # the same, by another state of the compiler
+            shutil.rmtree(old, ignore_errors=True)
     return open_artifact(path, machine, verify=False)
 
 
 def cache_key(source: Path, machine: Machine, context: int | None) -> str:
-    """Content hash (16 hex digits) of model, machine, compiler and options."""
-    parts = [model_hash(source), machine.name, machine.hash, compiler_hash(), str(context)]
+    """Content hash (16 hex digits) of model, machine and options."""
+    parts = [model_hash(source), machine.name, machine.hash, str(context)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
