@@ -20,6 +20,7 @@ from wordline.isa.declare import (
     Bits,
     Instruction,
     InstructionSet,
+    PackedWord,
     Word,
 )
 
@@ -55,20 +56,31 @@ def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
     """
     declaration = isa.by_name[name]
     fields = {b.name: 0 for b in declaration.fields}
-    words: dict[str, Affine | Packed] = {w.name: ZERO if isinstance(w, AffineWord) else {} for w in declaration.words}
+    words: dict[str, Affine | Packed] = {w.name: _complete(w, None) for w in declaration.words}
     groups: dict[str, list[GroupEntry]] = {g.name: [] for g in declaration.groups}
+    specs = {w.name: w for w in declaration.words}
     for key, value in values.items():
         if key in fields:
             fields[key] = int(value)
         elif key in words:
-            words[key] = Affine(int(value)) if isinstance(value, (int, np.integer)) else value
+            words[key] = _complete(specs[key], value)
         elif key in groups:
-            groups[key] = list(value)
+            (group,) = (g for g in declaration.groups if g.name == key)
+            groups[key] = [{w.name: _complete(w, entry.get(w.name)) for w in group.words} for entry in value]
         else:
             raise KeyError(f"{name} has no operand {key!r}")
     for group in declaration.groups:
         fields[group.count_field] = len(groups[group.name])
     return Instr(declaration, fields, words, groups)
+
+
+def _complete(spec: Word, value: Any) -> Affine | Packed:
+    """``value`` in the form that decoding gives: integers as affine operands, every bit field present."""
+    if isinstance(spec, PackedWord):
+        return {b.name: 0 for b in spec.bits} | (value or {})
+    if value is None:
+        return ZERO
+    return Affine(int(value)) if isinstance(value, (int, np.integer)) else value  # type: ignore[no-any-return]
 
 
 def _pack(bits: Sequence[Bits], values: Packed, start: int, where: str) -> int:

@@ -1,0 +1,112 @@
+"""Attention kernels against NumPy over page boundaries, groups, head sizes, windows and machines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.programs import bf16, build, get, put_everywhere
+from wordline.compiler.arguments import ARGUMENT_WORDS
+from wordline.compiler.kernel.ir import Task
+from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
+from wordline.compiler.kernel.symbols import SharedRegister
+from wordline.compiler.kernels import attention
+from wordline.compiler.layout import place_kv
+from wordline.isa.declare import Engine
+from wordline.machines import load_machine
+from wordline.sim.reference import ReferenceDevice
+
+CHIP = load_machine("gddr6-aim-chip")
+CARD = load_machine("gddr6-aim-card")
+FEW = load_machine("gddr6-aim-chip", {"bank_unit.accumulators": 2})
+TABLE = 64
+FIRST_ROW = 5
+
+
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None) -> np.ndarray:
+    """q [heads, d], k and v [tokens, kv_heads, d]: softmax attention of the last position in float64."""
+    group = q.shape[0] // k.shape[1]
+    first = 0 if window is None else max(0, k.shape[0] - window)
+    out = np.zeros_like(q, dtype=np.float64)
+    for head in range(q.shape[0]):
+        scores = bf16((k[first:, head // group] @ q[head]).astype(np.float32)).astype(np.float64) * scale
+        weights = np.exp(scores - scores.max())
+        out[head] = weights @ v[first:, head // group] / weights.sum()
+    return out
+
+
+@pytest.mark.parametrize(
+    ("machine", "kv_heads", "group", "head_dim", "window", "positions"),
+    [
+        (CHIP, 3, 3, 64, None, [0, 1, 15, 16, 254, 255, 256, 257, 511, 512, 800]),
+        (CHIP, 2, 1, 128, None, [0, 127, 128, 300]),
+        (CHIP, 1, 8, 64, None, [0, 300]),
+        (CHIP, 2, 2, 16, None, [0, 40, 1030]),
+        (CHIP, 1, 2, 32, None, [0, 600]),
+        (CHIP, 1, 2, 256, None, [0, 63, 64, 200]),
+        (CHIP, 2, 2, 64, 100, [0, 99, 100, 101, 300, 600]),
+        (FEW, 1, 3, 64, None, [0, 260]),
+        (CARD, 2, 2, 64, None, [0, 255, 256, 700]),
+    ],
+)
+def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: ignore[no-untyped-def]
+    """Selected positions of one sequence; between them the cache is filled through the append kernel alone."""
+    rng = np.random.default_rng(head_dim + group)
+    total = positions[-1] + 1
+    kv = place_kv(machine, 2, kv_heads, head_dim, total)
+    layer, scale = 1, head_dim**-0.5
+    shape = attention.AttentionShape(kv, layer, group, scale, window)
+    heads = kv_heads * group
+    q, k, v = (bf16(rng.standard_normal((total, n, head_dim)).astype(np.float32)) for n in (heads, kv_heads, kv_heads))
+    built_append, built, tensors, out = _programs(machine, shape, kv_heads, group, head_dim)
+    device = ReferenceDevice(machine)
+    # Page tables: every page of this layer at its own row of each channel, in an order that is not the identity.
+    pages = kv.table_words
+    rows = FIRST_ROW + kv.rows_per_page * np.arange(pages)[::-1]
+    device.cmem_write(TABLE, rows[:pages])
+    append_slot = device.load_program(built_append.generated.program)
+    slot = device.load_program(built.generated.program)
+    q_t, k_t, v_t = tensors
+    for position in range(total):
+        arguments = np.zeros(ARGUMENT_WORDS, np.int32)
+        arguments[1], arguments[3] = position, TABLE
+        device.cmem_write(0, arguments)
+        check = position in positions
+        program = built if check else built_append
+        put_everywhere(device, program, q_t, q[position])
+        put_everywhere(device, program, k_t, k[position])
+        put_everywhere(device, program, v_t, v[position])
+        device.execute(slot if check else append_slot, seed=position)
+        if check:
+            got = get(device, built, out).reshape(heads, head_dim)
+            want = attend(q[position], k[: position + 1], v[: position + 1], scale, window)
+            # bf16 probabilities and partial sums: a few parts in 256 of the largest value.
+            np.testing.assert_allclose(got, want, atol=0.02 * max(1.0, float(np.abs(want).max())), rtol=0)
+
+
+def _programs(machine, shape, kv_heads, group, head_dim):  # type: ignore[no-untyped-def]
+    heads = kv_heads * group
+    q = broadcast("q", "bf16", heads * head_dim, 16)
+    k = broadcast("k", "bf16", kv_heads * head_dim, 16)
+    v = broadcast("v", "bf16", kv_heads * head_dim, 16)
+    out = broadcast("out", "bf16", heads * head_dim, 16)
+    zeros = ScratchBuffer("zeros", 32)
+    inputs = (q.buffer, k.buffer, v.buffer)
+    append = Task(
+        Engine.CHANNEL, "append", "a", "attention", "", attention.append(shape, k, v), (k.buffer, v.buffer)
+    )
+    tasks = [append]
+    for head in range(kv_heads):
+        scores = ScratchBuffer(f"scores{head}", group * shape.score_bytes)
+        partial = ScratchBuffer(f"partial{head}", attention.partial_bytes(shape))
+        sums = [SharedRegister(f"sum{head}.{g}") for g in range(group)]
+        prologue, body = attention.score(machine, shape, head, q, scores, zeros)
+        tasks.append(Task(Engine.CHANNEL, f"s{head}", "a", "attention", "", body, (q.buffer,), (scores,), prologue))
+        body = attention.softmax(machine, shape, head, scores, sums)
+        tasks.append(Task(Engine.VECTOR, f"m{head}", "a", "attention", "", body, (scores,), (scores,)))
+        prologue, body = attention.weigh(machine, shape, head, scores, partial, zeros)
+        tasks.append(Task(Engine.CHANNEL, f"w{head}", "a", "attention", "", body, (scores,), (partial,), prologue))
+        body = attention.merge(machine, shape, head, partial, sums, out)
+        tasks.append(Task(Engine.VECTOR, f"o{head}", "a", "attention", "", body, (partial,), (partial, out.buffer)))
+    permanent = (zeros, *inputs, out.buffer)
+    return build(machine, [append], permanent), build(machine, tasks, permanent), (q, k, v), out
