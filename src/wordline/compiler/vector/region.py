@@ -349,8 +349,8 @@ class _Search:
         if named:
             return named
         # What stands in the way may be the layout of a place that the caller chose.
-        for node in (*stuck.reason.culprits, stuck.step.provides):
-            if node is not None and self._detach(node):
+        for node in stuck.reason.culprits:
+            if self._detach(node):
                 return frozenset([node])
         best: tuple[int, int, int] | None = None
         choice: Node | None = None
@@ -368,6 +368,9 @@ class _Search:
                 score = (reason.excess or _SHAPE_EXCESS, own, -node.number)
             if best is None or score < best:
                 best, choice = score, node
+        provides = stuck.step.provides
+        if choice is None and provides is not None and self._detach(provides):
+            choice = provides
         if choice is None:
             raise WordlineError(
                 "vector-region",
