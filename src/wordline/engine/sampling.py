@@ -59,8 +59,12 @@ class Sampler:
         order = np.argsort(-logits, kind="stable")
         if 0 < self.sampling.top_k < order.size:
             order = order[: self.sampling.top_k]
-        scaled = logits[order].astype(np.float64) / self.sampling.temperature
-        weights = np.exp(scaled - scaled[0]) if np.isfinite(scaled[0]) else np.isinf(scaled).astype(np.float64)
+        kept = logits[order].astype(np.float64)
+        if np.isfinite(kept[0]):
+            with np.errstate(over="ignore"):  # a tiny temperature: to minus infinity, probability 0
+                weights = np.exp((kept - kept[0]) / self.sampling.temperature)
+        else:
+            weights = (kept == kept[0]).astype(np.float64)
         cumulative = np.cumsum(weights / weights.sum())
         if self.sampling.top_p < 1:
             keep = int(np.searchsorted(cumulative, self.sampling.top_p)) + 1
