@@ -92,9 +92,7 @@ def _programs(machine, shape, kv_heads, group, head_dim):  # type: ignore[no-unt
     out = broadcast("out", "bf16", heads * head_dim, 16)
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
-    append = Task(
-        Engine.CHANNEL, "append", "a", "attention", "", attention.append(shape, k, v), (k.buffer, v.buffer)
-    )
+    append = Task(Engine.CHANNEL, "append", "a", "attention", "", attention.append(shape, k, v), (k.buffer, v.buffer))
     tasks = [append]
     for head in range(kv_heads):
         scores = ScratchBuffer(f"scores{head}", group * shape.score_bytes)

@@ -153,7 +153,7 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
         {"decode": entry},
         memory,
         LogitsOutput("bf16", lowered.vocabulary, lowered.logits_shard * machine.organisation.channels),
-        _weights(compiled) if _bound(compiled.graph) else None,
+        BankImage(compiled) if _bound(compiled.graph) else None,
         tokenizer,
         tokenizer_json,
     )
@@ -172,21 +172,27 @@ def _placements(compiled: Compiled) -> Iterator[WeightPlacement]:
         yield WeightPlacement(place.name, place.row, rows, "f32", (place.elements,))
 
 
-def _weights(compiled: Compiled) -> Iterator[npt.NDArray[np.uint16]]:
-    """The bank image, row 0 to the last weight row, stream by stream."""
-    machine, lowered, graph = compiled.machine, compiled.lowered, compiled.graph
-    o = machine.organisation
-    slab = (o.channels, o.banks, o.columns, machine.bank_unit.lanes)
-    for stream in lowered.streams:
-        image = np.zeros((stream.dram_rows, *slab), dtype=np.uint16)
-        stream.pack([_data(graph.constants[name]) for name in stream.names], image, stream.first_row)
-        yield image
-    rows = lowered.parameters
-    if rows.rows:
-        image = np.zeros((rows.rows, *slab), dtype=np.uint16)
-        for name in rows.places:
-            rows.pack(name, _data(graph.constants[name]), image, rows.first_row)
-        yield image
+@dataclass(frozen=True)
+class BankImage:
+    """The weights in bank order, row 0 to the last weight row; each iteration packs them anew, one stream at a time."""
+
+    compiled: Compiled
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.uint16]]:
+        """Blocks of whole rows, uint16 [rows, channels, banks, columns, lanes]."""
+        machine, lowered, constants = self.compiled.machine, self.compiled.lowered, self.compiled.graph.constants
+        o = machine.organisation
+        slab = (o.channels, o.banks, o.columns, machine.bank_unit.lanes)
+        for stream in lowered.streams:
+            image = np.zeros((stream.dram_rows, *slab), dtype=np.uint16)
+            stream.pack([_data(constants[name]) for name in stream.names], image, stream.first_row)
+            yield image
+        rows = lowered.parameters
+        if rows.rows:
+            image = np.zeros((rows.rows, *slab), dtype=np.uint16)
+            for name in rows.places:
+                rows.pack(name, _data(constants[name]), image, rows.first_row)
+            yield image
 
 
 def _data(constant: Constant) -> npt.NDArray[np.float32]:
