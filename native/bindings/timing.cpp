@@ -1,20 +1,20 @@
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
-#include <initializer_list>
-#include <map>
-#include <string>
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "bindings.hpp"
 #include "conversion.hpp"
-#include "wordline/error.hpp"
+#include "wordline/functional.hpp"
 #include "wordline/timing.hpp"
 
 namespace {
 
-using wordline::Error;
 using wordline::StreamTiming;
 using wordline::TimingResult;
 
@@ -69,43 +69,35 @@ nb::tuple names(const std::array<const char*, n>& list) {
 // The model with the programs that were loaded into it.
 class Model {
 public:
-    explicit Model(const nb::dict& machine) : machine_(machine_from_dict(machine)), model_(machine_) {}
+    explicit Model(const nb::dict& machine) : machine_(machine_from_dict(machine)), model_(machine_), programs_(machine_) {}
+    Model(const Model&) = delete;
+    Model& operator=(const Model&) = delete;
 
-    std::int32_t load(const nb::bytes& image) {
-        const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(image.c_str()), image.size());
-        programs_.emplace(next_, wordline::Program::parse(bytes, machine_));
-        return next_++;
+    int load(const nb::object& image) {
+        const PythonBuffer buffer(image);
+        return programs_.load(buffer.bytes());
     }
 
-    void unload(std::int32_t slot) { programs_.erase(find(slot)); }
+    void unload(std::int64_t slot) { programs_.unload(static_cast<std::size_t>(slot)); }
 
-    TimingResult run(std::int32_t slot, std::int64_t argument_base, const Words& memory, bool trace, bool step_bursts, bool share_channels) const {
-        const wordline::Program& program = find(slot)->second;
-        const std::span<const std::int32_t> words(memory.data(), memory.size());
-        const wordline::TimingOptions options{trace, step_bursts, share_channels};
-        try {
-            nb::gil_scoped_release released;
-            return model_.run(program, argument_base, words, options);
-        } catch (const wordline::Fault& fault) {
-            throw Error("device-fault", fault.what(),
-                        "stream " + std::to_string(fault.stream) + ", channel " + std::to_string(fault.channel) + ", instruction " +
-                            std::to_string(fault.instruction));
+    TimingResult run(std::int64_t slot, std::int64_t argument_base, const Words& memory, const wordline::TimingOptions& options) const {
+        const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
+        std::optional<wordline::Fault> fault;
+        {
+            const nb::gil_scoped_release release;
+            try {
+                return model_.run(program, argument_base, {memory.data(), memory.size()}, options);
+            } catch (const wordline::Fault& thrown) {
+                fault = thrown;
+            }
         }
+        raise_fault(*fault);
     }
 
 private:
-    std::map<std::int32_t, wordline::Program>::const_iterator find(std::int32_t slot) const {
-        const auto found = programs_.find(slot);
-        if (found == programs_.end()) {
-            throw Error("bad-slot", "no program is loaded in slot " + std::to_string(slot));
-        }
-        return found;
-    }
-
     wordline::Machine machine_;
     wordline::TimingModel model_;
-    std::map<std::int32_t, wordline::Program> programs_;
-    std::int32_t next_ = 0;
+    wordline::ProgramStore programs_;
 };
 
 }  // namespace
@@ -143,7 +135,13 @@ void bind_timing(nb::module_& m) {
         .def(nb::init<const nb::dict&>(), nb::arg("machine"))
         .def("load_program", &Model::load, nb::arg("image"), "Checks a program image and returns its slot.")
         .def("unload_program", &Model::unload, nb::arg("slot"))
-        .def("run", &Model::run, nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
-             nb::arg("step_bursts") = false, nb::arg("share_channels") = true,
-             "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero.");
+        .def(
+            "run",
+            [](const Model& model, std::int64_t slot, std::int64_t argument_base, const Words& cmem, bool trace, bool step_bursts,
+               bool share_channels, std::uint64_t instruction_limit) {
+                return model.run(slot, argument_base, cmem, {trace, step_bursts, share_channels, instruction_limit});
+            },
+            nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
+            nb::arg("step_bursts") = false, nb::arg("share_channels") = true, nb::arg("instruction_limit") = wordline::no_instruction_limit,
+            "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero. Raises wordline.sim.fault.Fault.");
 }

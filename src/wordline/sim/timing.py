@@ -77,7 +77,7 @@ class Span:
 
 @dataclass(frozen=True)
 class SpanTime:
-    """Cycles of everything with one label: mean over the channels of each cause, and busy cycles of vector unit and link."""
+    """Cycles of everything with one label: each cause as mean over the channels, and what vector unit and link took."""
 
     label: str
     causes: Mapping[str, float]
@@ -172,7 +172,8 @@ class TimingModel:
             share_channels: Simulate one channel for all when the stream does not read its channel number.
 
         Raises:
-            WordlineError: "device-fault" with stream, channel and instruction; "bad-slot".
+            Fault: With stream, channel and instruction.
+            WordlineError: "bad-slot".
         """
         words = np.ascontiguousarray(memory, dtype=np.int32)
         result = self._native.run(
