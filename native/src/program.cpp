@@ -11,6 +11,7 @@ namespace wordline {
 namespace {
 
 constexpr std::size_t header_bytes = 8, stream_bytes = 16, max_streams = 64;
+constexpr std::uint8_t first_writable_register = 2;  // r0 is zero, r1 the channel number
 
 [[noreturn]] void bad(const std::string& what, const std::string& where = {}) {
     throw Error("bad-program", "the program image is malformed: " + what, where, "recompile the artifact");
@@ -23,6 +24,8 @@ T read_little(const std::byte* at) {
     std::memcpy(&value, at, sizeof value);
     return value;
 }
+
+std::uint32_t all_channels(const Machine& machine) { return ~std::uint32_t{0} >> (32 - machine.organisation.channels); }
 
 class StreamParser {
 public:
@@ -89,7 +92,7 @@ private:
         op.opcode = opcode;
         if (isa::writes_register(opcode)) {
             op.rd = isa::Gets::decode(words).rd;  // every one of them has it first
-            if (op.rd == 0 || op.rd >= machine_.command_processor.registers) {
+            if (op.rd < first_writable_register || op.rd >= machine_.command_processor.registers) {
                 fail("register " + std::to_string(op.rd) + " cannot be written");
             }
         }
@@ -201,6 +204,9 @@ private:
             form.result_base = checked(v.result[0].base);
             form.result_layout = checked(v.result[0].layout, true);
             form.result_target = v.result[0].broadcast;
+            if ((form.result_target.channels & ~all_channels(machine_)) != 0) {
+                fail("the result goes to channels that the machine does not have");
+            }
             value(form.result_target.value, form, form.n_operations);
         }
         for (std::size_t i = 0; i < form.n_reductions; ++i) {
@@ -235,13 +241,14 @@ void check_engine(const Stream& stream, const Program& earlier, const Machine& m
         }
     }
     if (stream.engine == Engine::channel) {
-        const std::uint32_t all = ~std::uint32_t{0} >> (32 - machine.organisation.channels);
-        if (stream.channel_mask == 0 || (stream.channel_mask & ~all) != 0) {
+        if (stream.channel_mask == 0 || (stream.channel_mask & ~all_channels(machine)) != 0) {
             bad("the channel mask names no channel, or channels that the machine does not have", where);
         }
         if ((stream.channel_mask & taken) != 0) {
             bad("two streams for one channel", where);
         }
+    } else if (stream.channel_mask != 0) {
+        bad("a vector or link stream has no channel mask", where);
     } else if (stream.engine == Engine::vector && !machine.vector_unit.present) {
         bad("a vector stream, but the machine has no vector unit", where);
     }
@@ -302,6 +309,13 @@ Program Program::parse(std::span<const std::byte> image, const Machine& machine)
             }
         }
         program.streams.push_back(std::move(stream));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        for (const Operation& op : program.streams[i].operations) {
+            if (op.opcode == Opcode::Wait && program.producer[op.field] < 0) {
+                bad("no stream produces signal " + std::to_string(op.field) + ": the wait never ends", "stream " + std::to_string(i));
+            }
+        }
     }
     if (expected != words.size()) {
         bad(std::to_string(words.size() - expected) + " words belong to no stream");
