@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordline.errors import WordlineError
@@ -186,6 +186,7 @@ def test_unknown_machines_offer_the_nearest_names() -> None:
     [
         ({"timing__nRPP": 3}, "unknown-field", "did you mean timing.nRP"),
         ({"accumulators": 3}, "unknown-field", "bank_unit.accumulators"),
+        ({"colour": 3}, "unknown-field", "the sections are clock, organisation, bank_unit"),
         ({"timing__nWR2PRE": 3}, "machine-override", "set the fields it follows from: nCWL + nBL + nWR"),
         ({"timing__nRP": 0}, "machine-override", "timing.nRP must be between 1 and 1,000, not 0"),
         ({"timing__nRP": 1.5}, "machine-override", "timing.nRP must be a whole number, not 1.5"),
@@ -253,6 +254,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
     assert failure(write(tmp_path, 'extends = "no-such"\n')).code == "unknown-machine"
 
 
+@settings(deadline=None)
 @given(st.integers(-10, 2000))
 def test_any_whole_number_is_taken_or_refused_by_range(value: int) -> None:
     if 1 <= value <= 1000:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordline.numerics.formats import (
@@ -63,6 +63,7 @@ def nearest_f32(value: Fraction) -> np.float32:
     return min(finite, key=lambda c: (abs(Fraction(float(c)) - value), int(as_bits(c)) & 1))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 0xFFFF), min_size=33, max_size=33))
 def test_a_column_is_the_stated_sequence_of_roundings(patterns: list[int]) -> None:
     bits = np.array(patterns, np.uint16)

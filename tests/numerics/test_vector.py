@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordline.numerics import vector
@@ -43,11 +43,13 @@ def check_fma(a: np.float32, b: np.float32, c: np.float32) -> None:
     assert float(result) == round_to_f32(exact)
 
 
+@settings(deadline=None)
 @given(bits32, bits32, bits32)
 def test_fma_of_any_bits_is_rounded_once(a: int, b: int, c: int) -> None:
     check_fma(*from_bits(np.array([a, b, c], np.uint32)))
 
 
+@settings(deadline=None)
 @given(bits32, st.integers(-30, 30), st.integers(-3, 3), st.booleans())
 def test_fma_is_rounded_once_where_operands_nearly_cancel(a: int, scale: int, nudge: int, negative: bool) -> None:
     # c close to -a * b, or to half a unit of it: the cases where rounding twice shows.
@@ -150,6 +152,7 @@ def scalar_sum(x: np.ndarray, mask: np.ndarray) -> np.float32:
     return strands[0]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 70), st.integers(0, 1 << 30), st.booleans())
 def test_sums_follow_the_definition(count: int, seed: int, masked: bool) -> None:
     rng = np.random.default_rng(seed)

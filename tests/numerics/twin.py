@@ -102,7 +102,7 @@ class Twin:
         source = folder / "twin.cpp"
         source.write_text(_SOURCE)
         library = folder / f"twin_{variant}.so"
-        command = ["g++", *_COMMON, *_X86.get(variant, []), f"-I{INCLUDE}", str(source), "-o", str(library)]
+        command = ["c++", *_COMMON, *_X86.get(variant, []), f"-I{INCLUDE}", str(source), "-o", str(library)]
         subprocess.run(command, check=True)
         self._library = ctypes.CDLL(str(library))
         for name in ("reduce_sum", "reduce_max"):

@@ -109,7 +109,7 @@ def unknown_field(path: str, known: Mapping[str, Any], where: str) -> WordlineEr
     if not near:
         last = path.rsplit(".", 1)[-1]
         near = [name for name in known if name.rsplit(".", 1)[-1] == last]
-    remedy = f"did you mean {', '.join(near)}?" if near else "`wordline devices` lists every field"
+    remedy = f"did you mean {', '.join(near)}?" if near else f"the sections are {', '.join(SECTIONS)}"
     return WordlineError("unknown-field", f"the machine has no field {path!r}", where=where, remedy=remedy)
 
 
