@@ -355,7 +355,7 @@ class _Search:
         best: tuple[int, int, int] | None = None
         choice: Node | None = None
         for node in sorted(_below(body, stored), key=lambda n: n.number):
-            if node.kind == "scalar" or node in fixed:
+            if node.kind == "scalar" or node in fixed or _is_plain(node):
                 continue
             try:
                 own = sum(self._lower((step.result,), stored).cycles for step in self._definition(node))
@@ -413,6 +413,11 @@ class _Search:
                         counts[node] = counts.get(node, 0) + (0 if node in plan.used else 1)
         shared = [node for node, count in counts.items() if count > 1 and node not in plan.used]
         return sorted(shared, key=lambda node: -node.number)
+
+
+def _is_plain(node: Node) -> bool:
+    """An input that is one run of bytes: a copy of it would be no easier to read."""
+    return isinstance(node.detail, ScratchTensor) and node.detail.contiguous
 
 
 def _takes_parts(node: Node, target: ScratchTensor) -> bool:
