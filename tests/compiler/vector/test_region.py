@@ -11,6 +11,7 @@ from wordline.compiler.kernel.scratch import broadcast, contiguous, shard_elemen
 from wordline.compiler.kernel.symbols import Register, SharedRegister
 from wordline.compiler.vector.cost import passes_cycles
 from wordline.compiler.vector.passes import SharedScalar
+from wordline.errors import WordlineError
 from wordline.graph.ir import Value
 from wordline.machines import Machine, load_machine
 
@@ -222,3 +223,61 @@ def test_random_values_cover_signs() -> None:
     values: NDArray[np.float32] = random_values((1000,), 0)
     assert (values > 0).any()
     assert (values < 0).any()
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("size", [5000, 8192])
+def test_large_temporaries_are_spread_over_the_channels(channels: int, size: int) -> None:
+    machine = machine_of(channels)
+    region = Region(machine)
+    b = region.builder
+    x = region.tensor("x", (1, size), sharded("x", machine, size))
+    e = b.op("exp", b.op("tanh", b.op("sub", x, b.op("reduce_max", x))))
+    out = b.op("mul", e, b.op("recip", b.op("reduce_sum", e)))
+    code = region.check([(out, broadcast("out", "bf16", size))])
+    assert code.temporaries
+    for temporary in code.temporaries:
+        assert temporary.buffer.bytes_per_channel < size * 4 or channels == 1
+
+
+def test_values_demanded_in_two_forms_are_computed_once() -> None:
+    machine = machine_of(2)
+    region = Region(machine)
+    b = region.builder
+    x = region.tensor("x", (64,), contiguous("x", "f32", 64))
+    y = b.op("tanh", b.op("exp", b.op("sin", x)))
+    code = region.check([(y, contiguous("kept", "f32", 64)), (y, broadcast("sent", "bf16", 64))])
+    first, second = code.block.passes()
+    assert first.operations
+    assert not second.operations
+
+
+def test_one_element_to_a_shared_register() -> None:
+    machine = machine_of(2)
+    region = Region(machine)
+    b = region.builder
+    x = region.tensor("x", (1, 64), contiguous("x", "f32", 64))
+    total = b.op("reduce_sum", x)
+    region.check([(b.op("rsqrt", b.op("mul", total, total)), SharedRegister("scale")), (total, SharedRegister("sum"))])
+
+
+def test_unsupported_operation_is_named_with_its_place() -> None:
+    machine = machine_of(2)
+    region = Region(machine)
+    b = region.builder
+    x = region.tensor("x", (4,), contiguous("x", "f32", 4))
+    with b.at("model.layers.0, model.py:7"):
+        whole = b.op("cast", x, dtype="i32")
+    with pytest.raises(WordlineError) as caught:
+        region.check([(whole, contiguous("out", "f32", 4))])
+    assert caught.value.code == "vector-op"
+    assert "cannot convert f32 to i32" in str(caught.value)
+    assert "model.layers.0, model.py:7" in str(caught.value)
+
+
+def test_a_destination_that_is_read_is_refused() -> None:
+    region = Region(machine_of(2))
+    where = contiguous("x", "f32", 4)
+    x = region.tensor("x", (4,), where)
+    with pytest.raises(ValueError, match="which the region reads"):
+        region.check([(region.builder.op("exp", x), where)])

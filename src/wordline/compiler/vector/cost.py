@@ -31,7 +31,7 @@ def pass_cycles(machine: Machine, spec: PassSpec, sizes: Sizes = unknown_size) -
     for slot, operation in enumerate(spec.operations):
         start = max((depth.get(source, 0) for source in operation.sources), default=0)
         depth[FIRST_RESULT + slot] = start + unit.latency_of(OP_BY_NAME[operation.op].latency)
-    return transfers + max(depth.values(), default=0) + unit.pass_overhead
+    return max(1, transfers + max(depth.values(), default=0) + unit.pass_overhead)
 
 
 def passes_cycles(machine: Machine, items: Iterable[PassItem], sizes: Sizes = unknown_size) -> int:
