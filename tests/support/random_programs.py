@@ -295,7 +295,7 @@ class _Generator:
         common: list[Callable[[tuple[int, int]], Instr]] = [
             lambda late: make(isa, "LDM", rd=30, address=affine(words - 1, late)),
             lambda late: make(isa, "LDA", rd=30, index=affine(words - 1 - self.argument_base, late)),
-            lambda late: make(isa, "STA", index=affine(-self.argument_base, (31, -1)), value=1),
+            lambda late: make(isa, "STA", index=affine(0, (31, -1)), value=1),
         ]
         if engine is Engine.CHANNEL:
             return [

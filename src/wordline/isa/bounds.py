@@ -72,7 +72,7 @@ class Bounds:
                 self._check_scratch(value, columns * self.column_bytes, self.column_bytes)
             case "element":
                 self._check_scratch(value, ELEMENT_BYTES, ELEMENT_BYTES)
-            case "word":
+            case "word" | "argument":  # an argument's address is checked again once its base is added
                 check_range("controller memory word", value, 1, self.controller_words)
 
     def _check_scratch(self, offset: int, size: int, alignment: int) -> None:

@@ -30,8 +30,8 @@ class Engine(Enum):
 class Bits:
     """An integer of ``width`` bits in the header or in a packed word.
 
-    ``names`` gives symbolic values, value 0 first; ``enum`` is the type they form in C++ (empty: a plain integer
-    there).
+    ``names`` gives symbolic values, value 0 first; ``enum`` is the type they form in C++ (empty: a plain integer);
+    an ``optional`` field is left out of listings when it is zero.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Bits:
     signed: bool = False
     names: tuple[str, ...] = ()
     enum: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

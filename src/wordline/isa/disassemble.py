@@ -8,7 +8,7 @@
       2:   MAC16 row=r3 column=0 buffer=0 accumulator=0 count=64
          }
 
-``;`` starts a comment. In packed words, numbers that are zero are left out.
+``;`` starts a comment. Strides, flags and masks that are zero are left out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def format_bits(bits: Bits, value: int) -> str:
 
 
 def _bits_text(bits: Iterable[Bits], values: Packed) -> list[str]:
-    return [f"{b.name}={format_bits(b, values.get(b.name, 0))}" for b in bits if b.names or values.get(b.name, 0)]
+    return [
+        f"{b.name}={format_bits(b, values.get(b.name, 0))}" for b in bits if not b.optional or values.get(b.name, 0)
+    ]
 
 
 def _word_text(spec: Word, value: Affine | Packed) -> list[str]:

@@ -80,7 +80,7 @@ def _complete(spec: Word, value: Any) -> Affine | Packed:
         return {b.name: 0 for b in spec.bits} | (value or {})
     if value is None:
         return ZERO
-    return Affine(int(value)) if isinstance(value, (int, np.integer)) else value  # type: ignore[no-any-return]
+    return Affine(int(value)) if isinstance(value, (int, np.integer)) else value
 
 
 def _pack(bits: Sequence[Bits], values: Packed, start: int, where: str) -> int:
@@ -154,6 +154,7 @@ def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], a
         raise WordlineError(
             "bad-program",
             f"word {at}: {declaration.name} says {length} words, needs {expected}, {len(words) - at} remain",
+            remedy="recompile the artifact",
         )
     cursor = at + 1
     operands: dict[str, Affine | Packed] = {}

@@ -42,12 +42,12 @@ class BankMemory:
     def write(self, first_row: int, rows: int, image: bytes | memoryview | npt.NDArray[np.uint16]) -> None:
         """Write ``rows`` rows from a bank image: uint16 [row][channel][bank][column][lane]."""
         self._check(first_row, rows)
-        data = np.frombuffer(memoryview(image).cast("B"), dtype=np.uint16)
-        if data.nbytes != rows * self.image_row_bytes:
+        size = memoryview(image).nbytes
+        if size != rows * self.image_row_bytes:
             raise WordlineError(
-                "bad-range", f"{rows} rows need {rows * self.image_row_bytes} bytes, the image has {data.nbytes}"
+                "bad-range", f"{rows} rows need {rows * self.image_row_bytes} bytes, the image has {size}"
             )
-        values = data.reshape(rows, self.channels, *self.row_shape).copy()
+        values = np.frombuffer(image, dtype=np.uint16).reshape(rows, self.channels, *self.row_shape).copy()
         for row in range(rows):
             for channel in range(self.channels):
                 self._rows[channel, first_row + row] = values[row, channel]

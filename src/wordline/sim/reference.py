@@ -111,6 +111,8 @@ class ReferenceDevice:
     def map_host(self, buffer: npt.NDArray[np.uint8] | bytearray) -> int:
         """Open a window of host memory to the device; returns its address."""
         window = np.frombuffer(buffer, dtype=np.uint8)
+        if not window.flags.writeable:
+            raise WordlineError("bad-range", "host memory is read-only", remedy="map a writable buffer")
         address = self._next_window
         self.host_windows[address] = window
         self._next_window += (window.size // WINDOW_ALIGNMENT + 2) * WINDOW_ALIGNMENT  # never adjacent to the next one

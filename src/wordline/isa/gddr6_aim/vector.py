@@ -72,14 +72,15 @@ VECTOR_CONSTANTS = (
 LAYOUT = PackedWord(
     "layout",
     (
-        Bits("s0", 22, "stride of the outer index, bytes", signed=True),
-        Bits("s1", 22, "stride of the middle index, bytes", signed=True),
-        Bits("s2", 12, "stride of the inner index, bytes", signed=True),
+        Bits("s0", 22, "stride of the outer index, bytes", signed=True, optional=True),
+        Bits("s1", 22, "stride of the middle index, bytes", signed=True, optional=True),
+        Bits("s2", 12, "stride of the inner index, bytes", signed=True, optional=True),
         Bits("dtype", 2, "element format", names=DTYPES, enum="Dtype"),
         Bits(
             "rotate",
             1,
             "rotate-half along the inner index: element k is -x[k + n2/2] for k < n2/2, else x[k - n2/2]; n2 is even",
+            optional=True,
         ),
     ),
     "strides and format",
@@ -165,6 +166,7 @@ VECTOR_COMMANDS = (
                                 32,
                                 "channel mask: the result goes to its offset in each channel named; "
                                 "0: to its linear address",
+                                optional=True,
                             ),
                             Bits("value", 6, "value stored", names=VALUES),
                         ),
