@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from wordline.compiler.kernel.ir import Address, Command, Item, Loop, command
 from wordline.compiler.kernel.roll import roll
-from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
+from wordline.compiler.kernel.symbols import IntLike, Register, linear
 from wordline.compiler.vector.passes import PassItem
 
 
@@ -31,6 +31,10 @@ class Builder:
     def emit(self, name: str, **operands: IntLike | Address) -> None:
         """Append a command without a target."""
         self._stack[-1].append(command(name, None, None, **operands))
+
+    def extend(self, items: Sequence[Item]) -> None:
+        """Append items."""
+        self._stack[-1].extend(items)
 
     def passes(self, *items: PassItem) -> None:
         """Append vector passes."""
@@ -67,15 +71,10 @@ class Builder:
         self._stack[-1].append(Loop(register, linear(count), body))
 
 
-def open_row(builder: Builder, row: IntLike) -> None:
-    """Close whatever is open and open ``row`` in all banks, ahead of use."""
-    builder.emit("PREA")
-    builder.emit("ACT16", row=row)
+def turn_row(row: IntLike) -> tuple[Command, ...]:
+    """Close whatever is open, refresh if any refresh is due or can be paid ahead, and open ``row`` in all banks."""
+    return command("PREA"), command("REF"), command("ACT16", row=row)
 
 
 CHANNEL = Register("channel")
 """The register in which a channel stream finds its own number (r1)."""
-
-
-def at(form: IntLike) -> Linear:
-    return linear(form)

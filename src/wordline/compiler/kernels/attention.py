@@ -7,10 +7,12 @@ the sum (`merge`). The work of one KV head on the vector unit overlaps with the 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import PAGE_TABLE, POSITION
-from wordline.compiler.kernel.builder import CHANNEL, Builder, open_row
+from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
 from wordline.compiler.kernel.ir import Address, Command, Item, command
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, Register, SharedRegister, linear
@@ -69,10 +71,19 @@ def _local_pages(b: Builder, shape: AttentionShape, head: int) -> Register:
     return b.calc("SHR", linear(pages) - first + (channels - 1), _log2(channels), "local_pages")
 
 
-def _page_row(b: Builder, shape: AttentionShape, head: int, table: Register, local_page: Register) -> Register:
+def _page_row(b: Builder, shape: AttentionShape, head: int, table: Register, local_page: IntLike) -> Register:
     entry = linear(table) + shape.kv.entry(shape.layer, head)
     index = b.calc("ADD", entry + CHANNEL, linear(local_page) * shape.kv.channels, "entry")
     return b.load(index, "page_row")
+
+
+def _each_page(b: Builder, local_pages: Register, work: Callable[[Register, bool], None]) -> None:
+    """``work(page, last)`` for every local page; apart for the last one, so that it need not prepare for another."""
+    final = b.calc("SUB", local_pages, 1, "final_page")
+    with b.loop(final, "page") as page:
+        work(page, False)
+    with b.loop(b.calc("MIN", local_pages, 1, "any_page")):
+        work(final, True)
 
 
 def append(shape: AttentionShape, k: ScratchTensor, v: ScratchTensor) -> tuple[Item, ...]:
@@ -103,7 +114,7 @@ def append(shape: AttentionShape, k: ScratchTensor, v: ScratchTensor) -> tuple[I
                 first = part * kv.token_columns
                 value_row = kv.rows_per_side + first // kv.row_columns
                 if value_row != opened:
-                    open_row(b, linear(row) + value_row)
+                    b.extend(turn_row(linear(row) + value_row))
                     opened = value_row
                 element = Address(
                     v.buffer, linear(v.offset + head * shape.head_bytes + part * kv.banks * ELEMENT_BYTES)
@@ -135,7 +146,8 @@ def score(
     pairs = [(query, tokens) for query in range(shape.group) for tokens in range(token_groups)]
     visits = [pairs[first : first + accumulators] for first in range(0, len(pairs), accumulators)]
     heads_a_fill = max(1, machine.buffer.columns // kv.head_columns)
-    b.emit("WRMAC16", accumulator=0, count=min(accumulators, len(pairs)), source=Address(zeros))
+    b.extend(turn_row(_page_row(b, shape, head, table, 0)))
+    b.emit("WRMAC16", accumulator=0, count=len(visits[0]), source=Address(zeros))
     prologue = b.take()
 
     def fill(query: int) -> None:
@@ -146,12 +158,11 @@ def score(
     resident = shape.group <= heads_a_fill
     if resident:
         fill(0)
-    with b.loop(local_pages, "page") as page:
+
+    def work(page: Register, last: bool) -> None:
         row = _page_row(b, shape, head, table, page)
         filled = -1
-        for visit in visits:
-            if not resident and visit[0][0] // heads_a_fill != filled:
-                open_row(b, row)
+        for index, visit in enumerate(visits):
             commands: list[Command] = []
             for accumulator, (query, tokens) in enumerate(visit):
                 if not resident and query // heads_a_fill != filled:
@@ -171,8 +182,15 @@ def score(
                     )
                 )
             b.rolled(commands)
+            done = index == len(visits) - 1
+            if done and not last:
+                b.extend(turn_row(_page_row(b, shape, head, table, linear(page) + 1)))
             _read_scores(b, shape, visit, scores, page)
-            b.emit("WRMAC16", accumulator=0, count=len(visit), source=Address(zeros))
+            if not (done and last):
+                following = visits[0 if done else index + 1]
+                b.emit("WRMAC16", accumulator=0, count=len(following), source=Address(zeros))
+
+    _each_page(b, local_pages, work)
     return prologue, b.take()
 
 
@@ -249,25 +267,15 @@ def weigh(
         return _weigh_split(machine, shape, head, scores, partial, zeros)
     local_pages = _local_pages(b, shape, head)
     table = b.argument(PAGE_TABLE, "table")
+    b.extend(turn_row(linear(_page_row(b, shape, head, table, 0)) + kv.rows_per_side))
     b.emit("WRMAC16", accumulator=0, count=at_once * parts, source=Address(zeros))
     prologue = b.take()
     for first in range(0, shape.group, at_once):
         queries = range(first, min(first + at_once, shape.group))
         if first:
+            b.extend(turn_row(linear(_page_row(b, shape, head, table, 0)) + kv.rows_per_side))
             b.emit("WRMAC16", accumulator=0, count=len(queries) * parts, source=Address(zeros))
-        with b.loop(local_pages, "page") as page:
-            row = _page_row(b, shape, head, table, page)
-            open_row(b, linear(row) + kv.rows_per_side)
-            for slot, query in enumerate(queries):
-                source = Address(scores, linear(query * shape.score_bytes) + linear(page) * shape.page_bytes)
-                b.emit("WRGB", buffer=slot * kv.token_columns, count=kv.token_columns, source=source)
-            b.rolled(
-                [
-                    _value_burst(kv, row, part, slot, slot * parts + part)
-                    for part in range(parts)
-                    for slot in range(len(queries))
-                ]
-            )
+        _each_page(b, local_pages, functools.partial(_weigh_page, b, shape, head, scores, table, queries))
         b.emit(
             "RDMAC16",
             accumulator=0,
@@ -275,6 +283,34 @@ def weigh(
             target=Address(partial, linear(first * shape.head_bytes)),
         )
     return prologue, b.take()
+
+
+def _weigh_page(
+    b: Builder,
+    shape: AttentionShape,
+    head: int,
+    scores: ScratchBuffer,
+    table: Register,
+    queries: range,
+    page: Register,
+    last: bool,
+) -> None:
+    """One page of P V for ``queries``: its row is open; the next page's is opened after it."""
+    kv = shape.kv
+    row = _page_row(b, shape, head, table, page)
+    for slot, query in enumerate(queries):
+        source = Address(scores, linear(query * shape.score_bytes) + linear(page) * shape.page_bytes)
+        b.emit("WRGB", buffer=slot * kv.token_columns, count=kv.token_columns, source=source)
+    parts = kv.head_dim // kv.banks
+    b.rolled(
+        [
+            _value_burst(kv, row, part, slot, slot * parts + part)
+            for part in range(parts)
+            for slot in range(len(queries))
+        ]
+    )
+    if not last:
+        b.extend(turn_row(linear(_page_row(b, shape, head, table, linear(page) + 1)) + kv.rows_per_side))
 
 
 def _value_burst(kv: KVLayout, row: Register, part: int, slot: int, accumulator: int) -> Command:
@@ -312,7 +348,7 @@ def _weigh_split(
             b.emit("WRMAC16", accumulator=0, count=count, source=Address(zeros))
             with b.loop(local_pages, "page") as page:
                 row = _page_row(b, shape, head, table, page)
-                open_row(b, linear(row) + kv.rows_per_side + first * kv.token_columns // kv.row_columns)
+                b.extend(turn_row(linear(row) + kv.rows_per_side + first * kv.token_columns // kv.row_columns))
                 source = Address(scores, linear(query * shape.score_bytes) + linear(page) * shape.page_bytes)
                 b.emit("WRGB", buffer=0, count=kv.token_columns, source=source)
                 b.rolled([_value_burst(kv, row, first + i, 0, i) for i in range(count)])

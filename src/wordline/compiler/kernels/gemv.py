@@ -2,11 +2,12 @@
 
 Per group of local rows: fill the buffer with a chunk of x, one burst of MACs per local row, next chunk; then read the
 accumulators out and zero them. The next row is opened before each register-mode visit, so the visit hides under the
-row turn."""
+row turn; refresh is offered at every row turn, where it costs no extra turn.
+"""
 
 from __future__ import annotations
 
-from wordline.compiler.kernel.builder import Builder, open_row
+from wordline.compiler.kernel.builder import Builder, turn_row
 from wordline.compiler.kernel.ir import Address, Command, Item, command
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, linear
@@ -21,8 +22,13 @@ def _fill(builder: Builder, x: ScratchTensor, chunk: Chunk) -> None:
 
 
 def _multiply(builder: Builder, stream: WeightStream, chunk: Chunk, row_shift: IntLike) -> None:
+    """The chunk's bursts; its first row is open already."""
     commands: list[Command] = []
+    open_now = stream.first_row + chunk.position // stream.row_columns
     for row, column, buffer, accumulator, count in stream.bursts(chunk):
+        if row != open_now:
+            commands.extend(turn_row(linear(row) + row_shift))
+            open_now = row
         commands.append(
             command(
                 "MAC16", row=linear(row) + row_shift, column=column, buffer=buffer, accumulator=accumulator, count=count
@@ -45,23 +51,23 @@ def gemv(
     def zero(rows: int) -> None:
         builder.emit("WRMAC16", accumulator=0, count=rows, source=Address(zeros))
 
+    def open_chunk(chunk: Chunk, row_shift: IntLike) -> None:
+        """Open the chunk's first row, unless it goes on in the row that is open."""
+        if chunk.position % stream.row_columns == 0:
+            builder.extend(turn_row(linear(stream.first_row + chunk.position // stream.row_columns) + row_shift))
+
     def body(chunks: list[Chunk], row_shift: IntLike, first: bool) -> None:
         for index, chunk in enumerate(chunks):
             if index or (refill and not first):
                 if index:
-                    open_row(builder, linear(stream.first_row + chunk.position // stream.row_columns) + row_shift)
+                    open_chunk(chunk, row_shift)
                 _fill(builder, x, chunk)
             _multiply(builder, stream, chunk, row_shift)
 
     def read(rows: int, target: IntLike) -> None:
         builder.emit("RDMAC16", accumulator=0, count=rows, target=Address(result, linear(target)))
 
-    def between(next_row: IntLike, rows: int, target: IntLike, next_rows: int) -> None:
-        open_row(builder, next_row)
-        read(rows, target)
-        zero(next_rows)
-
-    open_row(builder, stream.first_row)
+    builder.extend(turn_row(stream.first_row))
     zero(groups[0][0].rows)
     prologue = builder.take()
     _fill(builder, x, groups[0][0])
@@ -78,8 +84,9 @@ def gemv(
 
     def step(index: int, row_shift: IntLike, target_shift: IntLike) -> None:
         chunks, previous = groups[index], groups[index - 1]
-        first = linear(stream.first_row + chunks[0].position // stream.row_columns) + row_shift
-        between(first, previous[0].rows, linear((index - 1) * group_bytes) + target_shift, chunks[0].rows)
+        open_chunk(chunks[0], row_shift)
+        read(previous[0].rows, linear((index - 1) * group_bytes) + target_shift)
+        zero(chunks[0].rows)
         body(chunks, row_shift, False)
 
     if loops > 1:
