@@ -50,10 +50,7 @@ struct Submission {
     }
 
     Cause wait_cause(int signal) const {
-        const std::int32_t producer = program.producer[static_cast<std::size_t>(signal)];
-        if (producer < 0) {
-            return Cause::wait;
-        }
+        const std::int32_t producer = program.producer[static_cast<std::size_t>(signal)];  // loading a program requires one
         switch (program.streams[static_cast<std::size_t>(producer)].engine) {
             case Engine::vector:
                 return Cause::vector;
@@ -279,11 +276,6 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
             if (program.producer[signal] == static_cast<std::int32_t>(s)) {
                 submission.increments[signal].resize(lanes);
             }
-        }
-    }
-    for (auto& producer : submission.increments) {  // nobody's signal never comes
-        if (producer.empty()) {
-            producer.resize(1);
         }
     }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from math import ceil, floor
 from types import SimpleNamespace
 
@@ -124,6 +125,7 @@ class Processor:
         self.effects: dict[int, list[int]] = {}
         self.landed = 0
         self.last_issue = -1
+        self.pending: tuple[Instr, SimpleNamespace] | None = None
 
     def load_word(self, address: int) -> int:
         return self.submission.memory.get(address, 0)
@@ -145,8 +147,11 @@ class Processor:
                 self.pc = first
 
     def current(self) -> tuple[Instr, SimpleNamespace]:
-        instr = self.instrs[self.pc]
-        return instr, evaluate(instr, self.registers)
+        """The instruction that is next; its operands do not change while it waits."""
+        if self.pending is None:
+            instr = self.instrs[self.pc]
+            self.pending = instr, evaluate(instr, self.registers)
+        return self.pending
 
     def control(self, cycle: int) -> bool:
         """Execute the current instruction if it is control or scalar; True if the stream's cycle is used up."""
@@ -177,6 +182,7 @@ class Processor:
     def issued(self, cycle: int) -> None:
         self.pc += 1
         self.last_issue = cycle
+        self.pending = None
 
 
 class Serial(Processor):
@@ -228,7 +234,10 @@ class Channel(Processor):
     def __init__(self, submission: Submission, stream: Stream, channel: int) -> None:
         super().__init__(submission, stream, channel)
         machine = submission.machine
-        self.rules = rules(machine)
+        self.rules: dict[tuple[str, str], list[Rule]] = {}  # by earlier and later command
+        for rule in rules(machine):
+            for pair in product(rule.earlier, rule.later):
+                self.rules.setdefault(pair, []).append(rule)
         self.trace: list[tuple[int, int, str, int, int, int]] = []
         self.last: dict[tuple[str, int], int] = {}  # (command, bank or -1) -> cycle of the last one
         self.activates: list[int] = []
@@ -257,13 +266,8 @@ class Channel(Processor):
     def may_issue(self, command: str, bank: int, cycle: int) -> bool:
         banks = self.banks_of(command, bank)
         for (earlier, at), time in self.last.items():
-            for rule in self.rules:
-                if (
-                    cycle < time + rule.cycles
-                    and earlier in rule.earlier
-                    and command in rule.later
-                    and self.meets(rule.scope, self.banks_of(earlier, at), banks)
-                ):
+            for rule in self.rules.get((earlier, command), ()):
+                if cycle < time + rule.cycles and self.meets(rule.scope, self.banks_of(earlier, at), banks):
                     return False
         if self.submission.machine.rules.faw_enforced and command in {"ACT", "ACT16"}:
             # At most four activates in any nFAW cycles; ACT16 is sixteen, spread over four windows.

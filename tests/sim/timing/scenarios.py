@@ -16,7 +16,7 @@ NO_REFRESH: Mapping[str, str | int | float | bool] = {"refresh.enabled": False}
 
 @dataclass(frozen=True)
 class Scenario:
-    """``schedule``: "cycle COMMAND" of channel 0, bursts as "first..last COMMAND"; ``cycles``: total, if it is pinned."""
+    """``schedule``: "cycle COMMAND" of channel 0, bursts "first..last COMMAND"; ``cycles``: total, where pinned."""
 
     program: Program
     schedule: str
@@ -99,8 +99,14 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "write to read and write recovery": Scenario(
         program(
-            [ins("ACT", bank=4), ins("ACT", bank=0), ins("WR", bank=0, count=1)]
-            + [ins("RD", bank=4, count=1), ins("RD", bank=0, count=1), ins("PRE", bank=0)]
+            [
+                ins("ACT", bank=4),
+                ins("ACT", bank=0),
+                ins("WR", bank=0, count=1),
+                ins("RD", bank=4, count=1),
+                ins("RD", bank=0, count=1),
+                ins("PRE", bank=0),
+            ]
         ),
         # RD of the other group 17 after WR, of the same group 19; PRE 41 after WR
         "0 ACT  11 ACT  39 WR  56..58 RD  80 PRE",
@@ -111,16 +117,32 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "data hazards of the bank units": Scenario(
         program(
-            [_mac(0), ins("WR", bank=3, count=1), _mac(0), ins("RDCP", bank=3, count=1), _mac(0)]
-            + [ins("WRCP", bank=3, count=1), _mac(0), ins("WR", bank=3, count=1), ins("RDCP", bank=3, count=1)]
+            [
+                _mac(0),
+                ins("WR", bank=3, count=1),
+                _mac(0),
+                ins("RDCP", bank=3, count=1),
+                _mac(0),
+                ins("WRCP", bank=3, count=1),
+                _mac(0),
+                ins("WR", bank=3, count=1),
+                ins("RDCP", bank=3, count=1),
+            ]
         ),
         # 19 after WR, WRCP; 52 after RDCP
         "0 ACT16  56 MAC16  57 WR  76 MAC16  78 RDCP  130 MAC16  131 WRCP  150 MAC16  151 WR  170 RDCP",
     ),
     "register visit": Scenario(
         program(
-            [ins("WRGB", count=2), ins("RDMAC16", count=1), ins("WRMAC16", count=2), ins("RDMAC16", count=2)]
-            + [ins("WRGB", count=1), _mac(0), ins("WRGB", count=1)]
+            [
+                ins("WRGB", count=2),
+                ins("RDMAC16", count=1),
+                ins("WRMAC16", count=2),
+                ins("RDMAC16", count=2),
+                ins("WRGB", count=1),
+                _mac(0),
+                ins("WRGB", count=1),
+            ]
         ),
         # write -> read 12 (buffer), 14 (accumulators); read -> write 5; TMOD 1 after a register command, 2 after MAC16
         "0 TMOD  32..34 WRGB  46 RDMAC16  51..53 WRMAC16  67..69 RDMAC16  74 WRGB  75 TMOD  107 ACT16  163 MAC16  "
@@ -189,9 +211,7 @@ SCENARIOS: dict[str, Scenario] = {
         overrides={"rules.commands_during_refresh": True},
     ),
     "accumulators land and signal": Scenario(
-        program(
-            [ins("RDMAC16", count=1), ins("SIGNAL", signal=0)], [ins("WAIT", signal=0, value=1), vector_pass(16)]
-        ),
+        program([ins("RDMAC16", count=1), ins("SIGNAL", signal=0)], [ins("WAIT", signal=0, value=1), vector_pass(16)]),
         # read at 32, landed 2 + 10 later, seen in 45; the pass: 1 column + 1
         "0 TMOD  32 RDMAC16",
         cycles=48,
