@@ -579,7 +579,7 @@ class _Writer:
         shape = self.random.choice(SHAPES)
         n = shape[0] * shape[1] * shape[2]
         extents = [affine(e) if self.random.random() < 0.8 else self.within(0, e) for e in shape]
-        even = shape[2] % 2 == 0 and extents[2].is_constant
+        even = extents[2].is_constant and extents[2].imm % 2 == 0
         n_operands, n_scalars = self.random.randint(0, 4), self.random.randint(0, 8)
         n_operations = self.random.randint(0, 16)
         if n_operands + n_scalars == 0:
