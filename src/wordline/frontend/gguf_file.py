@@ -62,7 +62,7 @@ class GGUFFile:
         self._at = 4
         try:
             self._entries = self._read_directory()
-        except (struct.error, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        except (struct.error, KeyError, RecursionError, TypeError, ValueError, ZeroDivisionError) as error:
             raise self._damaged(f"its header cannot be read past byte {self._at} ({error})") from error
 
     @property
