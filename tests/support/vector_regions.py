@@ -17,7 +17,7 @@ from wordline.graph.builder import GraphBuilder
 from wordline.graph.interpreter import Interpreter
 from wordline.graph.ir import Graph, Op, Value
 from wordline.graph.registry import lookup
-from wordline.graph.types import TensorType
+from wordline.graph.types import DType, TensorType
 from wordline.isa.gddr6_aim.vector import OP_BY_NAME
 from wordline.isa.gddr6_aim.vector_pass import OPERATIONS
 from wordline.machines import Machine
@@ -41,9 +41,9 @@ class Region:
         self._where: dict[Value, RegionInput] = {}
         self._data: dict[str, Array] = {}
 
-    def tensor(self, name: str, shape: tuple[int, ...], where: ScratchTensor) -> Value:
+    def tensor(self, name: str, shape: tuple[int, ...], where: ScratchTensor, dtype: DType = "f32") -> Value:
         """A float input in scratch."""
-        return self._input(name, TensorType("f32", shape), where, random_values(shape, len(self._data)))
+        return self._input(name, TensorType(dtype, shape), where, random_values(shape, len(self._data)))
 
     def scalar_i32(self, name: str, register: Register, number: int) -> Value:
         """An int32 input of one element in a local register."""
@@ -132,7 +132,8 @@ def _unit_reference(graph: Graph, data: Mapping[str, Array]) -> dict[str, NDArra
     values: dict[Value, Array] = {value: data[value.name] for value in graph.inputs}
     with np.errstate(all="ignore"):
         for op in graph.ops:
-            values[op.result] = _unit_op(op, [values[x] for x in op.operands])
+            result = _unit_op(op, [values[x] for x in op.operands])
+            values[op.result] = round_bf16(result) if op.result.type.dtype == "bf16" else result
     return {name: np.asarray(values[value], np.float32) for name, value in graph.outputs.items()}
 
 
@@ -148,7 +149,7 @@ def _unit_op(op: Op, args: list[Array]) -> Array:
     definition = lookup(op.kind)
     name = {"maximum": "max"}.get(op.kind, op.kind)
     if op.kind == "cast":
-        return round_bf16(args[0]) if op.attrs["dtype"] == "bf16" else args[0]
+        return args[0]
     if op.kind == "neg":
         return np.asarray(-args[0])
     if definition.group == "elementwise":

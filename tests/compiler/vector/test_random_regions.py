@@ -74,7 +74,9 @@ def _grow(draw: st.DrawFn, region: Region, values: list[Value]) -> Value:
         y = draw(st.sampled_from(others))
         return b.op("select", b.op("less", x, y), x, y)
     if kind == "scalar":
-        return b.op(draw(st.sampled_from(BINARY)), x, b.scalar(draw(st.sampled_from((0.0, -0.0, 0.5, -3.25))), "f32"))
+        return b.op(
+            draw(st.sampled_from(BINARY)), x, b.scalar(draw(st.sampled_from((0.0, -0.0, 0.5, -3.25))), x.type.dtype)
+        )
     if kind == "reduce":
         return b.op(draw(st.sampled_from(("reduce_sum", "reduce_max"))), x)
     if kind == "reshape":
@@ -94,7 +96,7 @@ def _grow(draw: st.DrawFn, region: Region, values: list[Value]) -> Value:
         return b.op("concat", x, draw(st.sampled_from(same)), axis=axis)
     if kind == "rotate":
         return b.op("rotate_half", x) if shape[-1] % 2 == 0 else x
-    return b.op("cast", b.op("cast", x, dtype="bf16"), dtype="f32")
+    return b.op("cast", b.op("cast", x, dtype="bf16"), dtype=x.type.dtype)
 
 
 def _same_but(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> bool:
@@ -106,10 +108,11 @@ def regions(draw: st.DrawFn) -> tuple[Region, list[tuple[Value, ScratchTensor]]]
     machine = MACHINES[draw(st.sampled_from(sorted(MACHINES)))]
     region = Region(machine)
     values: list[Value] = []
+    dtype = draw(st.sampled_from(("f32", "f32", "bf16")))
     base = draw(st.sampled_from(SHAPES))
     for at in range(draw(st.integers(1, 6))):
         shape = base if draw(st.booleans()) else draw(st.sampled_from((*SHAPES, base[-1:])))
-        values.append(region.tensor(f"x{at}", shape, _tensor(draw, machine, f"x{at}", prod(shape))))
+        values.append(region.tensor(f"x{at}", shape, _tensor(draw, machine, f"x{at}", prod(shape)), dtype))
     for _ in range(draw(st.integers(1, 14))):
         value = _grow(draw, region, values)
         if prod(_static(value)) <= 512:

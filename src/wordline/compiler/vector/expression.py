@@ -41,6 +41,8 @@ _DIRECT = {
     "sin": "sin",
     "cos": "cos",
 }
+#: Operations whose result is one of their operands (or 0 or 1), so that a bf16 result needs no rounding.
+_EXACT = ("maximum", "less", "select")
 _REDUCTIONS = {"reduce_sum": "sum", "reduce_max": "max", "reduce_argmax": "argmax"}
 
 
@@ -163,7 +165,9 @@ def _import(expressions: Expressions, op: Op, args: list[Node], bindings: Mappin
     shape = op.result.type.concrete_shape(bindings)
     attrs = op.attrs
     if op.kind in _DIRECT:
-        return expressions.op(_DIRECT[op.kind], args, shape)
+        result = expressions.op(_DIRECT[op.kind], args, shape)
+        rounds = op.result.type.dtype == "bf16" and op.kind not in _EXACT
+        return expressions.op("round_bf16", [result], shape) if rounds else result
     if op.kind == "neg":
         return expressions.op("mul", [args[0], expressions.scalar(-1.0)], shape)
     if op.kind == "cast":
@@ -175,7 +179,9 @@ def _import(expressions: Expressions, op: Op, args: list[Node], bindings: Mappin
         for node, value in zip(args, op.operands, strict=True)
     ]
     if op.kind in _REDUCTIONS:
-        return expressions.node("reduce", (shaped[0],), _REDUCTIONS[op.kind], shape)
+        result = expressions.node("reduce", (shaped[0],), _REDUCTIONS[op.kind], shape)
+        rounds = op.result.type.dtype == "bf16" and op.kind == "reduce_sum"
+        return expressions.op("round_bf16", [result], shape) if rounds else result
     match op.kind:
         case "concat":
             return expressions.node("concat", tuple(shaped), attrs["axis"], shape)

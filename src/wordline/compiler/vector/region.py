@@ -126,6 +126,9 @@ def _demanded(expressions: Expressions, node: Node, where: Destination) -> Node:
         node.kind in ("broadcast", "transpose", "slice") and node.size == 1 and node.args[0].size == 1
     ):
         node = node.args[0]
+    if isinstance(where, ScratchTensor) and where.dtype == "bf16" and node.detail == "round_bf16":
+        # The store rounds.
+        return _demanded(expressions, node.args[0], where)
     if isinstance(where, SharedRegister) and node.kind == "scalar":
         node = expressions.spread(node, (1,))
     if isinstance(where, SharedRegister) and node.size != 1:
