@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,19 @@ def test_every_constant_is_pinned(field: str) -> None:
         return schedule(result) != scenario.schedule or scenario.cycles not in {None, result.cycles}
 
     assert any(changes(name) for name in SCENARIOS)
+
+
+def test_the_documentation_names_every_constant() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "timing.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(n[A-Z]\w*)`", page))
+    assert {f.name for f in fields(Timing)} <= named
+    tests = "".join(p.read_text(encoding="utf-8") for p in Path(__file__).parent.glob("test_*.py"))
+    pins = {
+        pin for rows in re.findall(r"\| pin \|\n((?:\|.*\n)+)", page) for row in rows.splitlines() for pin in _pins(row)
+    }
+    assert len(pins) > 25
+    assert [pin for pin in pins if pin not in SCENARIOS and f"def {pin}(" not in tests] == []
+
+
+def _pins(row: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", row.split("|")[-2])
