@@ -195,12 +195,9 @@ class _Search:
     def _temporary(self, node: Node) -> ScratchTensor:
         name = f"{self.name}_t{node.number}"
         tensor = contiguous(name, "f32", node.size)
-        if (
-            node.kind != "reduce"
-            and tensor.buffer.bytes_per_channel * SHARD_FRACTION > self.machine.scratch.bytes_per_channel
-        ):
-            return sharded(name, self.machine, node.size, "f32")
-        return tensor
+        large = tensor.buffer.bytes_per_channel * SHARD_FRACTION > self.machine.scratch.bytes_per_channel
+        spread = large and node.kind not in ("reduce", "concat") and node not in self.detached
+        return sharded(name, self.machine, node.size, "f32") if spread else tensor
 
     def _detach(self, node: Node) -> bool:
         """Compute ``node`` into a plain vector and copy that to the place it is demanded in, from now on."""
@@ -215,7 +212,7 @@ class _Search:
     # --- the steps of a plan, in order --------------------------------------------------------------------------------
 
     def _steps(self, extra: frozenset[Node]) -> list[_Step]:
-        stored = {demand.node for demand in self.demands if self._demanded_place(demand.node) is not None} | set(extra)
+        stored = {demand.node for demand in self.demands if self._demanded_place(demand.node) is not None} | extra
         steps: list[_Step] = []
         visited: set[Node] = set()
 
@@ -223,25 +220,20 @@ class _Search:
             if node in visited:
                 return
             visited.add(node)
-            keep = node in stored or node.kind in ("reduce", "concat")
-            for arg in [part for part, _ in _parts(node)] if node.kind == "concat" else node.args:
+            for arg in _operands(node):
                 need(arg)
-            if keep and node.kind != "scalar":
+            if node in stored or node.kind in ("reduce", "concat"):
                 steps.extend(self._definition(node))
 
         for demand in self.demands:
             node = demand.node
-            if (
-                node.kind == "concat"
-                and isinstance(demand.where, ScratchTensor)
-                and not _takes_parts(node, demand.where)
-            ):
-                stored.add(node)
-            if node.kind != "concat" or node in stored:
-                need(node)
-            else:
-                for part, _ in _parts(node):
+            in_parts = isinstance(demand.where, ScratchTensor) and _takes_parts(node, demand.where)
+            if node.kind == "concat" and node not in stored and in_parts:
+                # Written part by part to where it is demanded and nowhere else.
+                for part in _operands(node):
                     need(part)
+            else:
+                need(node)
             if self._definitive(demand):
                 continue
             if isinstance(demand.where, ScratchTensor):
@@ -428,6 +420,11 @@ def _takes_parts(node: Node, target: ScratchTensor) -> bool:
     if node.kind == "reduce":
         return node.size > 1 and target.contiguous and len(target.dims) == 1 and target.capacity == target.elements
     return node.kind != "concat" or len(target.dims) == 1
+
+
+def _operands(node: Node) -> Sequence[Node]:
+    """What must be computed before the node: its operands; of a concat the parts that are written."""
+    return [part for part, _ in _parts(node)] if node.kind == "concat" else node.args
 
 
 def _parts(node: Node) -> list[tuple[Node, Shape]]:
