@@ -122,7 +122,7 @@ def test_scratch_full_names_what_is_live() -> None:
 
 
 def test_waits_follow_hazards_and_nothing_else() -> None:
-    """A chain channel -> vector -> channel waits once each; an independent task does not wait; covered waits are dropped."""
+    """A chain across engines waits once each; independent tasks do not wait; covered waits are dropped."""
     x, y, z = (ScratchBuffer(name, 64) for name in "xyz")
     tasks = [
         task((), Engine.CHANNEL, "a", writes=(x,)),
@@ -156,7 +156,7 @@ def test_writing_waits_for_readers_on_other_engines() -> None:
 
 
 def test_a_channel_waits_for_its_own_read_data() -> None:
-    """Data read from a bank land in scratch after the command; the channel may not fill the buffer from them earlier."""
+    """Data read from a bank land in scratch after the command; the channel must not use them earlier."""
     x = ScratchBuffer("x", 64)
     tasks = [task((), name="a", writes=(x,)), task((), name="b", reads=(x,))]
     sync = synchronise(tasks, plan_scratch(MACHINE, tasks))

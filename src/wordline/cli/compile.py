@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
 from wordline.cli.output import print_json
@@ -20,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="NAME.wl", help="artifact to write (default: named after the model)")
     add_machine_options(parser)
     add_context_option(parser)
+    parser.add_argument(
+        "--dump-ir", metavar="FOLDER", type=Path, help="also write every level of the compilation as text"
+    )
     add_json_option(parser)
 
 
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         report("loading the compiler")
         from wordline.compiler.pipeline import compile_model
 
-        contents = compile_model(source, machine, args.context, report)
+        contents = compile_model(source, machine, args.context, report, args.dump_ir)
         report("writing the artifact")
         write_artifact(target, contents)
     artifact = open_artifact(target, machine, verify=False)

@@ -68,6 +68,12 @@ def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
     return len(layers), heads, kv_heads, head_dim
 
 
+def label_of(op: Op) -> str:
+    """A name for reports: the kind of operation and the module of the model that it comes from."""
+    module = op.loc.split(",")[0]
+    return f"{op.kind} {module or op.results[0].id}"
+
+
 def _static(dim: object) -> int:
     if not isinstance(dim, int):
         raise WordlineError("dynamic-shape", f"a dimension that must be a number is the symbol {dim}")
@@ -145,7 +151,7 @@ class _Lowering:
         prologue: Sequence[Item] = (),
         predicate: int | None = None,
     ) -> None:
-        label = name if op is None else f"{op.kind} {op.results[0].name or op.results[0].id}"
+        label = name if op is None else label_of(op)
         loc = "" if op is None else op.loc
         self.tasks.append(
             Task(engine, name, label, kind, loc, tuple(body), tuple(reads), tuple(writes), tuple(prologue), predicate)
@@ -210,7 +216,7 @@ class _Lowering:
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
         for op, m in zip(ops, outputs, strict=True):
-            self.decisions.append(dispatch_linear(self.machine, self._label(op), m, k))
+            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k))
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -240,9 +246,6 @@ class _Lowering:
             self.f32[op.result] = ScratchTensor(result, "bf16", template.dims, offset, False, m)
             offset += stream.local_rows[index] * COLUMN_BYTES
             self.done.add(op)
-
-    def _label(self, op: Op) -> str:
-        return f"{op.kind} {op.results[0].name or op.results[0].id}"
 
     def _attention(self, op: Op) -> None:
         q, k, v = op.operands
@@ -376,7 +379,7 @@ class _Lowering:
         body.extend(block.items)
         elements = sum(v.type.static_elements() for v in (*region.inputs, *(value for value, _ in region.demands)))
         self.decisions.append(
-            dispatch_region(self.machine, name if op is None else self._label(op), code.cycles, elements)
+            dispatch_region(self.machine, name if op is None else label_of(op), code.cycles, elements)
         )
         self._task(Engine.VECTOR, name, op, "vector", body, block.reads, block.writes, (), predicate)
 

@@ -28,10 +28,11 @@ from wordline.compiler.arguments import ARGUMENT_WORDS, ARGUMENTS
 from wordline.compiler.capacity import check_capacity
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
+from wordline.compiler.dump import dump_ir
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.lower import Lowered, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
-from wordline.compiler.synchronise import synchronise
+from wordline.compiler.synchronise import Synchronisation, synchronise
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel, load_model
 from wordline.graph.ir import Constant, Graph
@@ -50,6 +51,7 @@ class Compiled:
     graph: Graph
     lowered: Lowered
     plan: ScratchPlan
+    sync: Synchronisation
     generated: GeneratedProgram
     max_context: int
 
@@ -82,7 +84,7 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     progress("generating code")
     generated = generate(machine, instruction_set(machine.generation), lowered.tasks, plan, sync)
     verify_program(generated.program, machine)
-    compiled = Compiled(machine, graph, lowered, plan, generated, max_context)
+    compiled = Compiled(machine, graph, lowered, plan, sync, generated, max_context)
     check_capacity(machine, compiled.weight_rows, lowered.kv, graph.name)
     return compiled
 
@@ -100,11 +102,15 @@ def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, Scr
 
 
 def compile_model(
-    source: str | Path, machine: Machine, context: int | None = None, progress: Progress = silent
+    source: str | Path,
+    machine: Machine,
+    context: int | None = None,
+    progress: Progress = silent,
+    dump: Path | None = None,
 ) -> ArtifactContents:
     """Load a model (GGUF, Hugging Face directory, config.json) and compile its decode step for ``machine``.
 
-    ``context``: tokens a session may reach; default the model's maximum.
+    ``context``: tokens a session may reach; default the model's maximum. ``dump``: folder for the text of every level.
     """
     progress("importing the model")
     model = load_model(source)
@@ -117,6 +123,9 @@ def compile_model(
             remedy=f"give --context up to {limit}",
         )
     compiled = compile_graph(model.graph, machine, context or limit, progress)
+    if dump is not None:
+        progress("writing the intermediate representations")
+        dump_ir(compiled, dump)
     progress("packing weights")
     return artifact_contents(compiled, model, Path(source))
 

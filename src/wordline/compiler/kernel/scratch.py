@@ -21,7 +21,7 @@ CHANNEL_ALIGNMENT = 32
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ScratchBuffer:
-    """``bytes_per_channel`` bytes at one offset in every channel, chosen by the memory plan. Equal only if identical."""
+    """``bytes_per_channel`` bytes at one offset in every channel, chosen by the memory plan. Equal if identical."""
 
     name: str
     bytes_per_channel: int
