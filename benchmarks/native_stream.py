@@ -1,7 +1,7 @@
-"""How fast the functional model streams weights, against the memory bandwidth of this machine: python -m benchmarks.native_stream
+"""How fast the functional model streams weights, against the memory bandwidth of this machine.
 
-Host times, so the numbers vary with the machine and its load; the ratio is what matters. The reading kernel takes the same
-rows with the same threads and does nothing but load them.
+``python -m benchmarks.native_stream``. Host times, so the numbers vary with the machine and its load; the ratio is what
+matters. The reading kernel takes the same rows with the same threads and does nothing but load them.
 """
 
 from __future__ import annotations

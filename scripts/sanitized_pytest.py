@@ -16,10 +16,16 @@ _MARK = "WORDLINE_SANITIZED_PYTEST"
 
 def _restart() -> None:
     compiler = os.environ.get("CXX", "c++")
-    runtime = subprocess.run([compiler, "-print-file-name=libasan.so"], check=True, capture_output=True, text=True)
+    # The C++ library too: the sanitizer finds the real __cxa_throw only if it is loaded from the start.
+    libraries = [
+        subprocess.run(
+            [compiler, f"-print-file-name={name}"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        for name in ("libasan.so", "libstdc++.so.6")
+    ]
     environment = os.environ | {
         _MARK: "1",
-        "LD_PRELOAD": runtime.stdout.strip(),
+        "LD_PRELOAD": " ".join(libraries),
         # The interpreter itself leaks on purpose at exit.
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",

@@ -21,7 +21,9 @@ from wordline.sim.reference import ReferenceDevice
 
 VARIANTS = tuple(_native.build_info()["simd"])
 CHIP = load_machine("gddr6-aim-chip", {"organisation.rows": 64})
-CARD = load_machine("gddr6-aim-card", {"organisation.rows": 64, "organisation.channels": 5, "bank_unit.accumulators": 7})
+CARD = load_machine(
+    "gddr6-aim-card", {"organisation.rows": 64, "organisation.channels": 5, "bank_unit.accumulators": 7}
+)
 ISA = instruction_set("gddr6-aim")
 
 
@@ -99,7 +101,11 @@ def test_the_lowest_stream_and_channel_is_reported_when_several_fault() -> None:
     def faulting() -> list[Instr]:
         return [instr("MAC16", row=64, count=1)]
 
-    program = image((Engine.CHANNEL, 2, faulting()), (Engine.CHANNEL, 1, faulting()), (Engine.LINK, 0, [instr("LDM", rd=2, address=-1)]))
+    program = image(
+        (Engine.CHANNEL, 2, faulting()),
+        (Engine.CHANNEL, 1, faulting()),
+        (Engine.LINK, 0, [instr("LDM", rd=2, address=-1)]),
+    )
     for threads in (1, 2):
         device = native(CHIP, threads)
         with pytest.raises(Fault) as caught:
@@ -112,7 +118,11 @@ def test_the_lowest_stream_and_channel_is_reported_when_several_fault() -> None:
 def test_a_deadlock_is_a_fault(threads: int) -> None:
     program = image(
         (Engine.CHANNEL, 3, [instr("SIGNAL", signal=1), instr("WAIT", signal=2, value=1), instr("SIGNAL", signal=3)]),
-        (Engine.VECTOR, 0, [instr("WAIT", signal=1, value=1), instr("WAIT", signal=3, value=1), instr("SIGNAL", signal=2)]),
+        (
+            Engine.VECTOR,
+            0,
+            [instr("WAIT", signal=1, value=1), instr("WAIT", signal=3, value=1), instr("SIGNAL", signal=2)],
+        ),
     )
     device = native(CHIP, threads)
     slot = device.load_program(program)
@@ -124,14 +134,26 @@ def test_a_deadlock_is_a_fault(threads: int) -> None:
 
 def test_streams_that_signal_each_other_often_lose_no_signal() -> None:
     rounds = 20_000
-    ping = [instr("LOOP", rd=2, body=2, count=rounds), instr("SIGNAL", signal=1), instr("WAIT", signal=2, value=affine(1, (2, 1)))]
-    pong = [instr("LOOP", rd=2, body=2, count=rounds), instr("WAIT", signal=1, value=affine(1, (2, 1))), instr("SIGNAL", signal=2)]
+    ping = [
+        instr("LOOP", rd=2, body=2, count=rounds),
+        instr("SIGNAL", signal=1),
+        instr("WAIT", signal=2, value=affine(1, (2, 1))),
+    ]
+    pong = [
+        instr("LOOP", rd=2, body=2, count=rounds),
+        instr("WAIT", signal=1, value=affine(1, (2, 1))),
+        instr("SIGNAL", signal=2),
+    ]
     device = native(CHIP)
     device.execute(device.load_program(image((Engine.CHANNEL, 3, ping), (Engine.VECTOR, 0, pong))))
 
 
 def test_an_endless_program_ends_at_its_limit() -> None:
-    endless = [instr("LOOP", rd=2, body=2, count=(1 << 23) - 1), instr("LOOP", rd=3, body=1, count=(1 << 23) - 1), instr("ADD", rd=4)]
+    endless = [
+        instr("LOOP", rd=2, body=2, count=(1 << 23) - 1),
+        instr("LOOP", rd=3, body=1, count=(1 << 23) - 1),
+        instr("ADD", rd=4),
+    ]
     device = native(CHIP)
     with pytest.raises(Fault, match="instruction limit"):
         device.execute(device.load_program(image((Engine.LINK, 0, endless))), instruction_limit=10_000)

@@ -98,13 +98,17 @@ def test_bank_and_controller_memory_round_trip() -> None:
 def test_execution_gives_values_and_cycles() -> None:
     host = Host(simulator())
     store = [make(ISA, "STA", index=3, value=41)]
-    assert host.load((Engine.CHANNEL, 3, [make(ISA, "MAC16", count=64)]), (Engine.VECTOR, 0, store)).status == ErrorCode.OK
+    assert (
+        host.load((Engine.CHANNEL, 3, [make(ISA, "MAC16", count=64)]), (Engine.VECTOR, 0, store)).status == ErrorCode.OK
+    )
     done = host.run(Opcode.EXECUTE, 0, 100, flags=BOTH)
     assert (done.status, done.start_cycle) == (ErrorCode.OK, 0)
     profile = host.device.last_profile()
     assert done.end_cycle == profile.cycles > 128
     timing = _native.TimingModel(MACHINE.flat())
-    image = Program(ISA, (Stream(Engine.CHANNEL, 3, (make(ISA, "MAC16", count=64),)), Stream(Engine.VECTOR, 0, tuple(store)))).to_bytes()
+    image = Program(
+        ISA, (Stream(Engine.CHANNEL, 3, (make(ISA, "MAC16", count=64),)), Stream(Engine.VECTOR, 0, tuple(store)))
+    ).to_bytes()
     alone = timing.run(timing.load_program(image), 0, np.zeros(4, np.int32))
     assert alone.cycles == profile.cycles
     word = np.zeros(4, np.uint8)
@@ -119,7 +123,9 @@ def test_execution_gives_values_and_cycles() -> None:
 
 def test_a_fault_says_where_and_stops_the_device_until_reset() -> None:
     host = Host(simulator())
-    host.load((Engine.CHANNEL, 3, []), (Engine.VECTOR, 0, [make(ISA, "ADD", rd=2, a=5), make(ISA, "LDM", rd=3, address=-1)]))
+    host.load(
+        (Engine.CHANNEL, 3, []), (Engine.VECTOR, 0, [make(ISA, "ADD", rd=2, a=5), make(ISA, "LDM", rd=3, address=-1)])
+    )
     done = host.run(Opcode.EXECUTE, 0, 0, flags=BOTH)
     assert done.status == ErrorCode.FAULT
     assert fault_place(done.detail) == (1, 0, 1)
@@ -170,7 +176,9 @@ BIG = (1 << 64) - 1
         (Opcode.EXECUTE, (BIG, 0), ErrorCode.BAD_SLOT),
     ],
 )
-def test_bad_descriptors_are_answered_alike_by_every_device(opcode: int, operands: tuple[int, ...], code: ErrorCode) -> None:
+def test_bad_descriptors_are_answered_alike_by_every_device(
+    opcode: int, operands: tuple[int, ...], code: ErrorCode
+) -> None:
     for host in (Host(simulator()), Host(SoftwareDevice(MACHINE))):
         assert host.run(opcode, *operands).status == code
         assert host.device.fault_text()
@@ -220,7 +228,11 @@ def test_closing_a_window_twice_is_an_error() -> None:
 @settings(deadline=None, max_examples=60)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 10), st.integers(0, 3), st.lists(st.one_of(st.integers(0, 20), st.integers(0, BIG)), min_size=7, max_size=7)),
+        st.tuples(
+            st.integers(0, 10),
+            st.integers(0, 3),
+            st.lists(st.one_of(st.integers(0, 20), st.integers(0, BIG)), min_size=7, max_size=7),
+        ),
         max_size=20,
     )
 )
@@ -229,7 +241,10 @@ def test_any_descriptor_gets_an_answer(descriptors: list[tuple[int, int, list[in
     entries = 32
     ring, answers = np.zeros(entries * DESCRIPTOR.size, np.uint8), np.zeros(entries * COMPLETION.size, np.uint8)
     data = device.map_host(np.zeros(1 << 16, np.uint8))
-    for register, address in ((Register.RING_BASE_LO, device.map_host(ring)), (Register.COMPLETION_BASE_LO, device.map_host(answers))):
+    for register, address in (
+        (Register.RING_BASE_LO, device.map_host(ring)),
+        (Register.COMPLETION_BASE_LO, device.map_host(answers)),
+    ):
         device.mmio_write(register, address & 0xFFFF_FFFF)
         device.mmio_write(register + 4, address >> 32)
     device.mmio_write(Register.RING_ENTRIES, entries)
