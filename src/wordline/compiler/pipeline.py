@@ -84,15 +84,15 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     progress("generating code")
     generated = generate(machine, instruction_set(machine.generation), lowered.tasks, plan, sync)
     verify_program(generated.program, machine)
-    compiled = Compiled(machine, graph, lowered, plan, sync, generated, max_context)
-    check_capacity(machine, compiled.weight_rows, lowered.kv, graph.name)
-    return compiled
+    return Compiled(machine, graph, lowered, plan, sync, generated, max_context)
 
 
 def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, ScratchPlan]:
     """Lower with the most overlap whose buffers fit the scratch."""
     for overlap in (True, False):
         lowered = lower_graph(machine, graph, max_context, overlap=overlap)
+        # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
+        check_capacity(machine, lowered.parameters.first_row + lowered.parameters.rows, lowered.kv, graph.name)
         try:
             return lowered, plan_scratch(machine, lowered.tasks, (lowered.zeros,))
         except WordlineError as error:
