@@ -138,8 +138,8 @@ def _exp(x: F32) -> F32:
     lost = fma(n, -_LN2_LO, exact - r)
     whole = _F(1.0) + r
     part = r - (whole - _F(1.0))
-    result = whole + (part + fma(r * r, _polynomial(r, _EXP), lost))
-    result = _scale(result, np.where(np.isnan(x), np.int32(0), count))
+    unscaled = _f32(whole + (part + fma(r * r, _polynomial(r, _EXP), lost)))
+    result = _scale(unscaled, np.where(np.isnan(x), np.int32(0), count))
     return np.where(np.isnan(x), x, result)
 
 
