@@ -4,7 +4,6 @@
 #include <atomic>
 #include <bit>
 #include <string>
-#include <thread>
 
 #include "wordline/error.hpp"
 #include "wordline/text.hpp"
@@ -54,7 +53,7 @@ const Program& ProgramStore::get(std::size_t slot) const {
 namespace {
 
 constexpr std::size_t signal_count = 256;
-constexpr int spins_before_yield = 2000;
+constexpr int spins_before_sleep = 2000;  // some 50 us: longer than most vector passes, shorter than a time slice
 
 void pause() {
 #if defined(__x86_64__)
@@ -160,7 +159,10 @@ public:
         return value;
     }
 
-    void signalled() { version_.fetch_add(1); }
+    void signalled() {
+        version_.fetch_add(1);
+        version_.notify_all();
+    }
 
 private:
     struct Task {
@@ -172,20 +174,22 @@ private:
         bool ended = false;
         std::optional<Fault> fault;
     };
-    static constexpr std::uint64_t active = 0, gone = std::numeric_limits<std::uint64_t>::max();
+    static constexpr std::int64_t active = -1, gone = -2;
     struct alignas(64) Idle {
-        std::atomic<std::uint64_t> since{active};  // version + 1 at which the worker had nothing to run; `gone`: its tasks have ended
+        std::atomic<std::int64_t> since{active};  // the version at which the worker had nothing to run; `gone`: its tasks have ended
     };
 
     static bool advance(Task& task);
-    bool wait_for_signal(int worker, std::uint64_t seen);
+    bool wait_for_signal(int worker, std::uint32_t seen);
+    bool all_idle(std::uint32_t seen) const;
 
     const Program& program_;
     std::vector<std::unique_ptr<Task>> tasks_;  // in stream, then channel order
     std::vector<std::vector<Task*>> assigned_;   // by worker
     std::vector<std::vector<const Task*>> producers_;  // by stream
     std::unique_ptr<Idle[]> idle_;
-    alignas(64) std::atomic<std::uint64_t> version_{0};  // signals given so far
+    alignas(64) std::atomic<std::uint32_t> version_{0};  // counts signals, and workers that have ended
+    std::atomic<bool> deadlock_{false};
 };
 
 FunctionalSink::FunctionalSink(FunctionalModel& model, FunctionalRun& run, int stream, int channel)
@@ -348,37 +352,43 @@ bool FunctionalRun::advance(Task& task) {
 void FunctionalRun::work(int worker) {
     std::vector<Task*> live = assigned_[static_cast<std::size_t>(worker)];
     while (!live.empty()) {
-        const std::uint64_t seen = version_.load();
+        const std::uint32_t seen = version_.load();
         std::erase_if(live, [](Task* task) { return advance(*task); });
         if (!live.empty() && version_.load() == seen && !wait_for_signal(worker, seen)) {
             return;  // deadlock
         }
     }
     idle_[static_cast<std::size_t>(worker)].since.store(gone);
+    signalled();  // the others may now wait for ever, and have to notice
 }
 
-// Waits until a signal is given after version `seen`; false when that can no longer happen.
-bool FunctionalRun::wait_for_signal(int worker, std::uint64_t seen) {
-    std::atomic<std::uint64_t>& own = idle_[static_cast<std::size_t>(worker)].since;
-    own.store(seen + 1);
-    for (int spins = 0; version_.load() == seen; ++spins) {
-        bool all_idle = true;
-        for (std::size_t other = 0; other < assigned_.size(); ++other) {
-            const std::uint64_t since = idle_[other].since.load();
-            all_idle = all_idle && (since == gone || since == seen + 1);
-        }
-        // A worker gives its last signals before it is seen idle or gone, so the version is compared after that.
-        if (all_idle && version_.load() == seen) {
+// Whether nobody has anything to run. A worker gives its last signals before it is seen idle or gone, so the version is compared last.
+bool FunctionalRun::all_idle(std::uint32_t seen) const {
+    for (std::size_t worker = 0; worker < assigned_.size(); ++worker) {
+        const std::int64_t since = idle_[worker].since.load();
+        if (since != gone && since != seen) {
             return false;
         }
-        if (spins < spins_before_yield) {
-            pause();
-        } else {
-            std::this_thread::yield();
-        }
     }
+    return version_.load() == seen;
+}
+
+// Waits until a signal is given after version `seen`; false when that can no longer happen. Sleeping after a while lets the system run the
+// other workers here when their processors are busy with something else.
+bool FunctionalRun::wait_for_signal(int worker, std::uint32_t seen) {
+    std::atomic<std::int64_t>& own = idle_[static_cast<std::size_t>(worker)].since;
+    own.store(seen);
+    if (all_idle(seen)) {  // the last one to become idle finds out, and tells those who sleep
+        deadlock_.store(true);
+        signalled();
+        return false;
+    }
+    for (int spins = 0; version_.load() == seen && spins < spins_before_sleep; ++spins) {
+        pause();
+    }
+    version_.wait(seen);
     own.store(active);
-    return true;
+    return !deadlock_.load();
 }
 
 FunctionalModel::FunctionalModel(const Machine& machine, int threads, SimdVariant variant)

@@ -45,7 +45,7 @@ inline Floats column_sum(const std::uint32_t* block, const float* x) {
     return even + odd;
 }
 
-constexpr std::uintptr_t prefetch_distance = 8 * block_bytes;
+constexpr std::uintptr_t prefetch_distance = 16 * block_bytes;
 
 inline void prefetch_block(const std::uint32_t* block) {
     const std::uintptr_t ahead = reinterpret_cast<std::uintptr_t>(block) + prefetch_distance;
