@@ -249,7 +249,9 @@ class _Lowering:
 
     def _attention(self, op: Op) -> None:
         q, k, v = op.operands
-        self._ready([(value, Form.BF16_EVERYWHERE) for value in (q, k, v)])
+        # K and V first: they are appended while the vector unit works on Q.
+        for value in (k, v):
+            self._ready([(value, Form.BF16_EVERYWHERE)])
         kv = self.kv
         window = op.attrs.get("window")
         shape = attention.AttentionShape(
@@ -259,7 +261,7 @@ class _Lowering:
             float(str(op.attrs["scale"])),
             None if window is None else int(str(window)),
         )
-        q_, k_, v_ = (self.wide[self.finder.root(value)] for value in (q, k, v))
+        k_, v_ = (self.wide[self.finder.root(value)] for value in (k, v))
         layer = shape.layer
         out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, LANES)
         predicate = self._predicate(self.graph.users()[op.result])
@@ -267,6 +269,8 @@ class _Lowering:
         self._task(
             Engine.CHANNEL, f"append {layer}", op, "attention", attention.append(shape, k_, v_), [k_.buffer, v_.buffer]
         )
+        self._ready([(q, Form.BF16_EVERYWHERE)])
+        q_ = self.wide[self.finder.root(q)]
         scores = [ScratchBuffer(f"scores{layer}.{h}", shape.group * shape.score_bytes) for h in range(kv.kv_heads)]
         partials = [ScratchBuffer(f"partial{layer}.{h}", attention.partial_bytes(shape)) for h in range(kv.kv_heads)]
         sums = [[SharedRegister(f"sum{layer}.{h}.{g}") for g in range(shape.group)] for h in range(kv.kv_heads)]

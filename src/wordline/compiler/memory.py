@@ -45,32 +45,89 @@ def lifetimes(tasks: Sequence[Task], permanent: Sequence[ScratchBuffer]) -> dict
     return spans
 
 
+SPREAD_FRACTION = 8
+"""Buffers up to one part in this many of the scratch are spread out; larger ones are packed, or little would fit."""
+LONG_LIFE = 50
+"""Tasks: buffers that live longer are packed as well, ahead of the short-lived ones, which then go around them."""
+
+
 def plan_scratch(machine: Machine, tasks: Sequence[Task], permanent: Sequence[ScratchBuffer] = ()) -> ScratchPlan:
-    """Greedy by size: the largest buffers first, each at the lowest offset that is free during its lifetime.
+    """Greedy by size, the largest buffers first.
+
+    Bytes that are reused at once make one engine wait for another only because of where data lie. So small buffers go
+    where the bytes rest longest before and after their lifetime; if that does not fit, all go to the lowest offset.
 
     Raises ``WordlineError("scratch-full")`` naming what is live where it does not fit.
     """
     spans = lifetimes(tasks, permanent)
+    spread = machine.scratch.bytes_per_channel // SPREAD_FRACTION
+    placements = _place(machine, spans, spread)
+    if isinstance(placements, _NoRoom):
+        placements = _place(machine, spans, 0)
+    if isinstance(placements, _NoRoom):
+        raise placements.error(machine, tasks)
+    peak = max((p.offset + p.buffer.bytes_per_channel for p in placements), default=0)
+    return ScratchPlan(tuple(sorted(placements, key=lambda p: (p.first, p.offset))), peak)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoRoom:
+    """``buffer``, first used by task ``first``, does not fit beside what is ``alive``."""
+
+    buffer: ScratchBuffer
+    first: int
+    alive: tuple[Placement, ...]
+
+    def error(self, machine: Machine, tasks: Sequence[Task]) -> WordlineError:
+        capacity = machine.scratch.bytes_per_channel
+        used = sum(p.buffer.bytes_per_channel for p in self.alive)
+        largest = sorted(self.alive, key=lambda p: -p.buffer.bytes_per_channel)[:4]
+        others = ", ".join(f"{p.buffer} {p.buffer.bytes_per_channel} B" for p in largest) or "nothing else"
+        return WordlineError(
+            "scratch-full",
+            f"{self.buffer} needs {self.buffer.bytes_per_channel} bytes of scratch in every channel, "
+            f"{capacity - used} of {capacity} are free (live with it: {others})",
+            where=tasks[self.first].op if self.first < len(tasks) else self.buffer.name,
+            remedy="compile for a shorter --context or a machine with more channels or scratch "
+            "(scratch.bytes_per_channel)",
+        )
+
+
+def _place(machine: Machine, spans: dict[ScratchBuffer, tuple[int, int]], spread: int) -> list[Placement] | _NoRoom:
+    """Place all buffers; those of at most ``spread`` bytes where the bytes rest longest."""
     placed: list[Placement] = []
-    capacity = machine.scratch.bytes_per_channel
-    for buffer, (first, last) in sorted(spans.items(), key=lambda item: (-item[0].bytes_per_channel, item[1])):
-        alive = sorted((p for p in placed if p.first <= last and first <= p.last), key=lambda p: p.offset)
-        offset = 0
-        for other in alive:
-            if other.offset - offset >= buffer.bytes_per_channel:
-                break
-            offset = max(offset, other.offset + other.buffer.bytes_per_channel)
-        if offset + buffer.bytes_per_channel > capacity:
-            largest = sorted((*alive,), key=lambda p: -p.buffer.bytes_per_channel)[:4]
-            others = ", ".join(f"{p.buffer} {p.buffer.bytes_per_channel} B" for p in largest) or "nothing else"
-            raise WordlineError(
-                "scratch-full",
-                f"{buffer} needs {buffer.bytes_per_channel} bytes of scratch in every channel, "
-                f"{capacity - offset} of {capacity} are free (live with it: {others})",
-                where=tasks[first].op if first < len(tasks) else buffer.name,
-                remedy="compile for a shorter --context or a machine with more channels or scratch "
-                "(scratch.bytes_per_channel)",
-            )
+
+    def packed(buffer: ScratchBuffer, first: int, last: int) -> bool:
+        return buffer.bytes_per_channel > spread or last - first > LONG_LIFE
+
+    order = sorted(spans.items(), key=lambda item: (not packed(item[0], *item[1]), -item[0].bytes_per_channel, item[1]))
+    for buffer, (first, last) in order:
+        offsets = _free_offsets(buffer, first, last, placed, machine.scratch.bytes_per_channel)
+        if not offsets:
+            alive = tuple(p for p in placed if p.first <= last and first <= p.last)
+            return _NoRoom(buffer, first, alive)
+        if packed(buffer, first, last):
+            offset = offsets[0][0]
+        else:
+            offset = max(offsets, key=lambda item: (item[1], -item[0]))[0]
         placed.append(Placement(buffer, offset, first, last))
-    peak = max((p.offset + p.buffer.bytes_per_channel for p in placed), default=0)
-    return ScratchPlan(tuple(sorted(placed, key=lambda p: (p.first, p.offset))), peak)
+    return placed
+
+
+def _free_offsets(
+    buffer: ScratchBuffer, first: int, last: int, placed: Sequence[Placement], capacity: int
+) -> list[tuple[int, int]]:
+    """(offset, tasks between this lifetime and the nearest other use of these bytes), ascending offsets."""
+    size = buffer.bytes_per_channel
+    found = []
+    never = max((p.last for p in placed), default=0) + last + 1
+    for offset in sorted({0, *(p.offset + p.buffer.bytes_per_channel for p in placed)}):
+        if offset + size > capacity:
+            break
+        rest = never
+        for p in placed:
+            if p.offset < offset + size and offset < p.offset + p.buffer.bytes_per_channel:
+                rest = min(rest, first - p.last if p.last < first else p.first - last)
+        if rest > 0:
+            found.append((offset, rest))
+    return found
