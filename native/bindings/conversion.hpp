@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,6 +43,16 @@ public:
 private:
     Py_buffer view_{};
 };
+
+// Takes the mutex without holding the GIL meanwhile, because whoever has it may be waiting for the GIL.
+inline std::unique_lock<std::mutex> take_without_gil(std::mutex& mutex) {
+    std::unique_lock lock(mutex, std::try_to_lock);
+    if (!lock) {
+        const nb::gil_scoped_release release;
+        lock.lock();
+    }
+    return lock;
+}
 
 // A one-dimensional NumPy array that owns a copy of the data.
 template <class T>

@@ -11,6 +11,7 @@
 #include "conversion.hpp"
 #include "wordline/error.hpp"
 #include "wordline/functional.hpp"
+#include "wordline/text.hpp"
 
 namespace {
 
@@ -29,10 +30,14 @@ public:
 
     int load_program(const nb::object& image) {
         const PythonBuffer buffer(image);
+        const auto lock = take();
         return programs_.load(buffer.bytes());
     }
 
-    void unload_program(std::int64_t slot) { programs_.unload(static_cast<std::size_t>(slot)); }
+    void unload_program(std::int64_t slot) {
+        const auto lock = take();
+        programs_.unload(static_cast<std::size_t>(slot));
+    }
 
     void bank_write(std::int64_t first_row, std::int64_t rows, const nb::object& data) {
         const PythonBuffer buffer(data);
@@ -54,7 +59,7 @@ public:
         if (!result.is_valid()) {
             throw nb::python_error();
         }
-        const std::lock_guard lock(mutex_);
+        const auto lock = take();
         model_.bank_read(static_cast<std::int32_t>(first_row), static_cast<std::int32_t>(rows),
                          reinterpret_cast<std::byte*>(PyBytes_AS_STRING(result.ptr())));
         return nb::cast<nb::bytes>(result);
@@ -62,40 +67,45 @@ public:
 
     void bank_fill_zero(std::int64_t first_row, std::int64_t rows, std::uint32_t channel_mask) {
         check_rows(first_row, rows);
-        const std::lock_guard lock(mutex_);
+        const auto lock = take();
         model_.bank_fill_zero(static_cast<std::int32_t>(first_row), static_cast<std::int32_t>(rows), channel_mask);
     }
 
     void cmem_write(std::int64_t word, const Words& values) {
         check_range("controller memory words", word, static_cast<std::int64_t>(values.size()), model_.machine().controller_words());
+        const auto lock = take();
         std::copy(values.data(), values.data() + values.size(), model_.controller_memory().data() + word);
     }
 
     nb::object cmem_read(std::int64_t word, std::int64_t count) {
         check_range("controller memory words", word, count, model_.machine().controller_words());
+        const auto lock = take();
         return numpy_copy(model_.controller_memory().data() + word, static_cast<std::size_t>(count));
     }
 
     std::uint64_t map_host(const nb::object& object) {
         auto buffer = std::make_unique<PythonBuffer>(object);
+        const auto lock = take();
         const std::uint64_t address = model_.windows().map(buffer->bytes(), buffer->writable());
         mapped_.emplace(address, std::move(buffer));
         return address;
     }
 
     void unmap_host(std::uint64_t address) {
+        decltype(mapped_)::node_type closed;  // let go after the lock: that may run any code of the buffer's owner
+        const auto lock = take();
         if (!model_.windows().unmap(address)) {
-            throw wordline::Error("bad-range", "no host window is open at " + std::to_string(address));
+            throw wordline::Error("bad-range", "no host window is open at " + wordline::hexadecimal(address));
         }
-        mapped_.erase(address);
+        closed = mapped_.extract(address);
     }
 
     nb::object execute(std::int64_t slot, std::int64_t argument_base, std::optional<std::uint64_t> instruction_limit) {
-        const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
         std::optional<wordline::Fault> fault;
+        const auto lock = take();
+        const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
         {
             const nb::gil_scoped_release release;
-            const std::lock_guard lock(mutex_);
             try {
                 model_.execute(program, argument_base, instruction_limit.value_or(wordline::no_instruction_limit));
             } catch (const wordline::Fault& thrown) {
@@ -118,6 +128,9 @@ public:
     wordline::FunctionalModel& model() { return model_; }
 
 private:
+    // Every call takes the model for itself, so that threads may share it.
+    std::unique_lock<std::mutex> take() { return take_without_gil(mutex_); }
+
     void check_rows(std::int64_t first, std::int64_t rows) const { check_range("rows", first, rows, model_.machine().organisation.rows); }
 
     wordline::FunctionalModel model_;

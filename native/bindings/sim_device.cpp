@@ -4,11 +4,13 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 
 #include "bindings.hpp"
 #include "conversion.hpp"
 #include "wordline/error.hpp"
 #include "wordline/sim_device.hpp"
+#include "wordline/text.hpp"
 
 namespace {
 
@@ -17,35 +19,54 @@ public:
     PySimDevice(const nb::dict& machine, const std::string& machine_hash, std::optional<int> threads, const std::optional<std::string>& simd)
         : device_(machine_from_dict(machine), machine_hash, thread_count(threads), simd_variant(simd)) {}
 
-    std::uint32_t mmio_read(std::uint32_t offset) const { return device_.mmio_read(offset); }
-    void mmio_write(std::uint32_t offset, std::uint32_t value) { device_.mmio_write(offset, value); }
+    // Every call takes the device for itself, so that threads of the host may share it. Waiting for it happens without the GIL.
+    std::uint32_t mmio_read(std::uint32_t offset) {
+        const auto lock = take();
+        return device_.mmio_read(offset);
+    }
+
+    void mmio_write(std::uint32_t offset, std::uint32_t value) {
+        const auto lock = take();
+        device_.mmio_write(offset, value);
+    }
 
     std::uint64_t map_host(const nb::object& object) {
         auto buffer = std::make_unique<PythonBuffer>(object);
+        const auto lock = take();
         const std::uint64_t address = device_.map_host(buffer->bytes(), buffer->writable());
         mapped_.emplace(address, std::move(buffer));
         return address;
     }
 
     void unmap_host(std::uint64_t address) {
+        decltype(mapped_)::node_type closed;  // let go after the lock: that may run any code of the buffer's owner
+        const auto lock = take();
         if (!device_.unmap_host(address)) {
-            throw wordline::Error("bad-range", "no host window is open at " + std::to_string(address));
+            throw wordline::Error("bad-range", "no host window is open at " + wordline::hexadecimal(address));
         }
-        mapped_.erase(address);
+        closed = mapped_.extract(address);
     }
 
     bool advance() {
         const nb::gil_scoped_release release;
+        const std::lock_guard lock(mutex_);
         return device_.advance();
     }
 
-    std::string fault_text() const { return device_.fault_text(); }
+    std::string fault_text() {
+        const auto lock = take();
+        return device_.fault_text();
+    }
 
-    nb::object last_profile() const {
+    nb::object last_profile() {
+        const auto lock = take();
         return device_.last_profile() ? nb::cast(*device_.last_profile(), nb::rv_policy::copy) : nb::object(nb::none());
     }
 
 private:
+    std::unique_lock<std::mutex> take() { return take_without_gil(mutex_); }
+
+    std::mutex mutex_;
     wordline::SimDevice device_;
     std::map<std::uint64_t, std::unique_ptr<PythonBuffer>> mapped_;
 };

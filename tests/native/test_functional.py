@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -292,3 +294,16 @@ def test_host_windows_are_checked_and_kept_alive() -> None:
     with pytest.raises(Fault, match="no open window") as caught:
         device.execute(slot)
     assert caught.value.instruction == 0
+
+
+def test_threads_of_the_host_may_share_a_model() -> None:
+    device = native(CHIP)
+    add = [instr("LOOP", rd=2, body=3, count=3000), instr("LDA", rd=3, index=0)]
+    add += [instr("ADD", rd=3, a=affine(0, (3, 1)), b=1), instr("STA", index=0, value=affine(0, (3, 1)))]
+    slot = device.load_program(image((Engine.LINK, 0, add)))
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(device.execute, slot) for _ in range(40)]
+        reads = [pool.submit(device.cmem_read, 0, 1) for _ in range(40)]
+        for future in (*runs, *reads):
+            future.result()
+    assert device.cmem_read(0, 1)[0] == 40 * 3000
