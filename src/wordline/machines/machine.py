@@ -12,6 +12,7 @@ from typing import Any
 from wordline.errors import WordlineError
 from wordline.machines.schema import (
     SECTIONS,
+    AimSimulator,
     BankUnit,
     Buffer,
     Clock,
@@ -60,6 +61,7 @@ class Machine:
     vector_unit: VectorUnit
     link: Link
     host: Host
+    aim_simulator: AimSimulator
     fields_by_path: Mapping[str, Field] = field(repr=False, compare=False)
 
     def field(self, path: str) -> Field:

@@ -371,6 +371,26 @@ class Link:
 
 
 @dataclass(frozen=True)
+class AimSimulator:
+    """Profile ``aim-simulator``: where the published simulator differs from ``timing`` and ``rules`` (docs/timing.md).
+
+    Flags that are true reproduce it; false is what the rule says without its defect.
+    """
+
+    nRRDS: int = quantity("cycle", 1, 1000)
+    nRRDL: int = quantity("cycle", 1, 1000)
+    queue_requests: int = quantity("count", 1, 1 << 20)
+    writes_to_start: float = quantity("count", 0.0, 1e6)
+    writes_to_stop: float = quantity("count", 0.0, 1e6)
+    lut_row: int = quantity("row", 0, 1 << 30)
+    refresh: bool = quantity("flag")
+    blocking_reads: bool = quantity("flag")
+    read_forwarding: bool = quantity("flag")
+    overtaking: bool = quantity("flag")
+    reversed_mask: bool = quantity("flag")
+
+
+@dataclass(frozen=True)
 class Host:
     """What a region placed on the host is charged."""
 
@@ -392,4 +412,5 @@ SECTIONS: dict[str, type] = {
     "vector_unit": VectorUnit,
     "link": Link,
     "host": Host,
+    "aim_simulator": AimSimulator,
 }
