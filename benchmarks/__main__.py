@@ -1,0 +1,103 @@
+"""``python -m benchmarks`` (``make bench``): the deterministic cycle table, compared with the committed baseline."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from benchmarks import baseline
+from benchmarks.suite import CASES, Entry, key, machine_of, measure
+from wordline.cli.output import print_json, print_tables, table
+from wordline.cli.progress import progress
+
+LIMITS = ("L0", "L2", "L3")
+TITLES = {
+    "gemv": "matrix-vector products",
+    "attention": "attention of one layer, one new token",
+    "decode": "one decode step",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and compare.
+
+    The exit code is 1 if any case differs from the baseline and that is not accepted, 2 for wrong usage.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", metavar="TEXT", default="", help="cases whose name contains TEXT")
+    parser.add_argument("--accept", action="store_true", help="write the measured cycles into the baseline")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, with the cycles by cause")
+    args = parser.parse_args(arguments)
+    cases = [case for case in CASES if args.only in key(case)]
+    if not cases:
+        parser.error(f"no case contains {args.only!r}; there are: {', '.join(map(key, CASES))}")
+    entries = []
+    with progress() as report:
+        for case in cases:
+            report(key(case))
+            entries.append(measure(case))
+    names = {key(case) for case in cases}
+    all_known = baseline.read()
+    # A case that the suite no longer has is a change of the whole suite only.
+    known = {name: cycles for name, cycles in all_known.items() if name in names or not args.only}
+    cycles = {key(entry.case): entry.cycles for entry in entries}
+    changes = baseline.changes(known, cycles)
+    if args.json:
+        print_json(
+            {
+                "entries": [
+                    {**entry.document(machine_of(entry.case.machine)), "baseline_cycles": known.get(key(entry.case))}
+                    for entry in entries
+                ],
+                "changes": [
+                    {"name": change.name, "before": change.before, "after": change.after} for change in changes
+                ],
+            }
+        )
+    else:
+        print_tables(*_tables(entries, known))
+        print_tables(*_verdict(changes, args.accept))
+    if args.accept:
+        baseline.write({**all_known, **cycles} if args.only else cycles)
+        return 0
+    return 1 if changes else 0
+
+
+def _tables(entries: Iterable[Entry], known: dict[str, int]) -> list[Any]:
+    parts: list[Any] = ["device time, simulated; percent of a limit = the limit's time / the time taken", ""]
+    for (kind, machine), group in groupby(entries, lambda entry: (entry.case.kind, entry.case.machine)):
+        rows = [_row(entry, known.get(key(entry.case))) for entry in group]
+        columns = ["case", "cycles", "µs", *(f"% of {name}" for name in LIMITS), "change"]
+        parts += [table(f"{TITLES[kind]}, {machine}", columns, rows), ""]
+    return parts
+
+
+def _row(entry: Entry, before: int | None) -> list[str]:
+    shares = [entry.percent(name) for name in LIMITS]
+    if before is None:
+        change = "new"
+    elif before == entry.cycles:
+        change = "="
+    else:
+        change = baseline.percent(before, entry.cycles)
+    return [
+        entry.case.what,
+        f"{entry.cycles:,}",
+        f"{entry.ns / 1e3:,.2f}",
+        *("" if share is None else f"{share:.1f}" for share in shares),
+        change,
+    ]
+
+
+def _verdict(changes: list[baseline.Change], accepted: bool) -> list[str]:
+    if not changes:
+        return ["every case takes the cycles of the baseline"]
+    last = "accepted" if accepted else "if this is meant: make bench ARGS=--accept, and say why in the commit"
+    return [f"{len(changes)} differ from the baseline:", *(f"  {change}" for change in changes), last]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Device programs of the cycle suite, made by the code that compiles models."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from wordline.compiler.arguments import ARGUMENT_WORDS, FLAG_LOGITS, FLAGS, PAGE_TABLE, POSITION
+from wordline.compiler.codegen import GeneratedProgram, generate
+from wordline.compiler.kernel.ir import Task
+from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
+from wordline.compiler.kernels.gemv import gemv
+from wordline.compiler.layout import KVLayout, place_weights
+from wordline.compiler.memory import plan_scratch
+from wordline.compiler.pipeline import Compiled, compile_graph
+from wordline.compiler.synchronise import synchronise
+from wordline.frontend.load import load_model
+from wordline.isa import instruction_set
+from wordline.isa.declare import Engine
+from wordline.isa.verify import verify_program
+from wordline.machines import Machine
+from wordline.sim.shapes import ModelShape
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A program, and the words of the controller's memory that it is timed with (argument block at word 0)."""
+
+    generated: GeneratedProgram
+    memory: npt.NDArray[np.int32]
+
+
+def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
+    """y[m] = W[m, k] x, with x in scratch (every channel) at the start and y there at the end."""
+    stream = place_weights(machine, ["w"], [m], k, 0)
+    x = broadcast("x", "bf16", k, machine.bank_unit.lanes)
+    zeros = ScratchBuffer("zeros", machine.organisation.column_bytes)
+    y = ScratchBuffer("y", stream.total_rows * machine.organisation.column_bytes)
+    prologue, body = gemv(stream, x, y, zeros)
+    task = Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", body, (x.buffer,), (y,), prologue)
+    return Benchmark(_generate(machine, [task], (zeros, x.buffer)), np.zeros(0, np.int32))
+
+
+def attention_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:
+    """The attention of one layer as the compiled model has it: append, scores, softmax, weighted sum.
+
+    Queries, keys and values are in scratch at the start, the result at the end; it attends over ``context`` tokens.
+    """
+    # The model around it is small, so that the attention has the scratch to itself; its first layer is meant, because
+    # the last one's work is skipped unless logits are wanted.
+    around = dataclasses.replace(shape, layers=2, hidden=16 * shape.heads, ffn=128, vocab=512)
+    compiled = compiled_step(machine, around, max_context)
+    first = next(task.op for task in compiled.tasks if task.kind == "attention")
+    tasks = [task for task in compiled.tasks if task.kind == "attention" and task.op == first]
+    written = {buffer for task in tasks for buffer in task.writes}
+    given = dict.fromkeys(b for task in tasks for b in task.reads if b not in written)
+    inputs = (compiled.lowered.zeros, *(b for b in given if b is not compiled.lowered.zeros))
+    return Benchmark(_generate(machine, tasks, inputs), _memory(compiled, context))
+
+
+def decode_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:
+    """A whole decode step at position ``context`` - 1, with logits and the greedy next token."""
+    compiled = compiled_step(machine, shape, max_context)
+    return Benchmark(compiled.generated, _memory(compiled, context))
+
+
+@cache
+def compiled_step(machine: Machine, shape: ModelShape, max_context: int) -> Compiled:
+    """The decode step of a Llama of this shape, without weights."""
+    config = {
+        "model_type": "llama",
+        "num_hidden_layers": shape.layers,
+        "hidden_size": shape.hidden,
+        "intermediate_size": shape.ffn,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
+        "vocab_size": shape.vocab,
+        "max_position_embeddings": max_context,
+        "tie_word_embeddings": True,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        graph = load_model(path).graph
+    return compile_graph(graph, machine, max_context)
+
+
+def page_table(kv: KVLayout, first_row: int) -> npt.NDArray[np.int32]:
+    """A page table that gives every page rows of its own, from ``first_row`` of each channel on."""
+    pages = kv.table_words // kv.channels
+    return (first_row + kv.rows_per_page * np.repeat(np.arange(pages), kv.channels)).astype(np.int32)
+
+
+def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:
+    arguments = np.zeros(ARGUMENT_WORDS, np.int32)
+    arguments[POSITION] = context - 1
+    arguments[FLAGS] = 1 << FLAG_LOGITS
+    arguments[PAGE_TABLE] = ARGUMENT_WORDS
+    return np.concatenate([arguments, page_table(compiled.lowered.kv, compiled.weight_rows)])
+
+
+def _generate(machine: Machine, tasks: Sequence[Task], inputs: Sequence[ScratchBuffer]) -> GeneratedProgram:
+    """Encode ``tasks``; ``inputs`` hold data from the start."""
+    plan = plan_scratch(machine, tasks, inputs)
+    generated = generate(machine, instruction_set(machine.generation), tasks, plan, synchronise(tasks, plan))
+    verify_program(generated.program, machine)
+    return generated

@@ -1,0 +1,191 @@
+"""The cycle suite: which programs, their cycles, and how far they are from the machine's limits.
+
+Cycles are exact: the same program on the same machine always takes the same number, so any change shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from benchmarks.programs import Benchmark, attention_program, decode_program, gemv_program
+from wordline.machines import Machine, load_machine
+from wordline.sim.limits import decode_limits, gemv_limits
+from wordline.sim.shapes import known_shapes
+from wordline.sim.timing import Span, TimingModel, TimingResult
+
+CHIP, CARD = "gddr6-aim-chip", "gddr6-aim-card"
+MAX_CONTEXT = {"SmolLM2-135M": 8192, "Llama-2-7B": 4096, "Llama-3-8B": 8192}
+"""Longest context of the models that the suite uses. Source: the config.json that each is published with."""
+
+
+class Case(Protocol):
+    """One program on one machine. ``kind`` and ``what`` name it within a machine."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def machine(self) -> str: ...
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        """The program."""
+        ...
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        """Lower bounds of its time in ns, by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gemv:
+    """A matrix [m, k] times a vector."""
+
+    machine: str
+    m: int
+    k: int
+    kind = "gemv"
+
+    @property
+    def what(self) -> str:
+        return f"{self.m}x{self.k}"
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        return gemv_program(machine, self.m, self.k)
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        limits = gemv_limits(machine, self.m, self.k)
+        return {"L0": limits.l0, "L2": limits.l2, "L3": limits.l3}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The attention of one layer of a model, over ``context`` tokens."""
+
+    machine: str
+    model: str
+    context: int
+    kind = "attention"
+
+    @property
+    def what(self) -> str:
+        return f"{self.model} @{self.context}"
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        return attention_program(machine, known_shapes()[self.model], MAX_CONTEXT[self.model], self.context)
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        shape = known_shapes()[self.model]
+        limits = decode_limits(machine, shape, 1, self.context).attention
+        return {"L0": limits.l0 / shape.layers, "L2": limits.l2 / shape.layers}
+
+
+@dataclass(frozen=True)
+class Decode:
+    """A whole decode step of a model at a context: every layer, logits, greedy next token."""
+
+    machine: str
+    model: str
+    context: int
+    kind = "decode"
+
+    @property
+    def what(self) -> str:
+        return f"{self.model} @{self.context}"
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        return decode_program(machine, known_shapes()[self.model], MAX_CONTEXT[self.model], self.context)
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        limits = decode_limits(machine, known_shapes()[self.model], 1, self.context)
+        return {"L0": limits.l0, "L2": limits.l2}
+
+
+CASES: tuple[Case, ...] = (
+    *(
+        Gemv(CHIP, m, k)
+        for m, k in (
+            (192, 576),
+            (576, 576),
+            (576, 1536),
+            (1536, 576),
+            (1024, 1024),
+            (4096, 4096),
+            (11008, 4096),
+            (4096, 11008),
+            (49152, 576),
+        )
+    ),
+    *(Gemv(CARD, m, k) for m, k in ((1024, 1024), (4096, 4096), (11008, 4096), (4096, 11008), (49152, 576))),
+    *(Attention(CHIP, "SmolLM2-135M", context) for context in (128, 1024, 4096, 8000)),
+    *(Attention(CARD, "Llama-2-7B", context) for context in (128, 1024, 4096)),
+    *(Attention(CARD, "Llama-3-8B", context) for context in (128, 1024, 4096, 8000)),
+    *(Decode(CHIP, "SmolLM2-135M", context) for context in (128, 1024, 4096, 8000)),
+)
+
+
+def key(case: Case) -> str:
+    """The name of a case in the baseline and on the command line."""
+    return f"{case.machine} {case.kind} {case.what}"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The time of one case. ``limits_ns`` by limit; ``causes`` cycles (mean over channels, they sum to ``cycles``).
+
+    ``kinds``: for each kind of task the channels' cycles (mean) and the busy cycles of the vector unit.
+    """
+
+    case: Case
+    cycles: int
+    ns: float
+    limits_ns: Mapping[str, float]
+    causes: Mapping[str, float]
+    kinds: Mapping[str, Mapping[str, float]]
+
+    def percent(self, limit: str) -> float | None:
+        """How much of this limit is reached, None where it is not defined."""
+        bound = self.limits_ns.get(limit)
+        return None if bound is None else 100 * bound / self.ns
+
+    def document(self, machine: Machine) -> dict[str, Any]:
+        """The entry as plain data."""
+        return {
+            "name": key(self.case),
+            "machine": {"name": machine.name, "hash": machine.hash},
+            "kind": self.case.kind,
+            "what": self.case.what,
+            "cycles": self.cycles,
+            "ns": self.ns,
+            "limits_ns": dict(self.limits_ns),
+            "percent": {name: self.percent(name) for name in self.limits_ns},
+            "causes": dict(self.causes),
+            "kinds": {name: dict(values) for name, values in self.kinds.items()},
+        }
+
+
+@cache
+def machine_of(name: str) -> Machine:
+    """A machine by name, loaded once."""
+    return load_machine(name)
+
+
+def measure(case: Case) -> Entry:
+    """Build and time one case."""
+    machine = machine_of(case.machine)
+    benchmark = case.benchmark(machine)
+    model = TimingModel(machine)
+    result = model.run(model.load(benchmark.generated.program), 0, benchmark.memory)
+    return Entry(
+        case, result.cycles, result.nanoseconds, case.limits(machine), result.causes, _kinds(benchmark, result)
+    )
+
+
+def _kinds(benchmark: Benchmark, result: TimingResult) -> dict[str, dict[str, float]]:
+    spans = [Span(range_.stream, range_.first, range_.last, range_.kind) for range_ in benchmark.generated.provenance]
+    return {time.label: {"channel": time.cycles, "vector_busy": time.vector_busy} for time in result.split(spans)}
