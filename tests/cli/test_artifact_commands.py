@@ -63,6 +63,12 @@ def test_a_config_alone_compiles_and_can_be_timed_but_not_run(capsys: Capture, t
     assert "generating code" in result.err
     tokens = tmp_path / "tokens.json"
     tokens.write_text("[1, 2, 3]")
+    timed = run_here(capsys, "generate", target, "--device", "null", "--prompt-length", "200", "--max-tokens", "3")
+    assert (timed.code, timed.out) == (0, "")
+    assert "200 prompt tokens, 3 generated" in timed.err
+    assert "at context 202: " in timed.err
+    refused = run_here(capsys, "generate", target, "--prompt-length", "5")
+    assert refused.err.startswith("error[weights-unbound]")
     refused = run_here(capsys, "score", target, "--tokens", tokens)
     assert refused.code == 2
     assert refused.err.startswith("error[weights-unbound]")

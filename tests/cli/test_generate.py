@@ -136,6 +136,9 @@ def test_an_artifact_runs_by_its_path_on_its_own_machine(
     ("options", "code", "words"),
     [
         (("--prompt", "word " * 40, "--context", "8"), "prompt-too-long", "tokens, the context is 8"),
+        (("--prompt", "a", "--context", "9000"), "bad-context", "compiled for 1 to 8192"),
+        (("--prompt-length", "5"), "cannot-skip", "null:gddr6-aim-chip"),
+        (("--prompt-length", "8193", "--device", "null"), "prompt-too-long", "the context is 8192: 1 too many"),
         (("--prompt", ""), "empty-prompt", "no tokens"),
         (("--prompt", "a", "--temperature", "-1"), "bad-sampling", "temperature is -1"),
         (("--prompt", "a", "--top-p", "0"), "bad-sampling", "top-p is 0"),

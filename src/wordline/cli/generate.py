@@ -24,6 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     add_model_argument(parser, "GGUF file, model folder or artifact")
     parser.add_argument("--prompt", metavar="TEXT", help="text to continue (default: standard input)")
+    parser.add_argument(
+        "--prompt-length",
+        type=positive,
+        metavar="N",
+        help="timing only: as if N tokens had been given; their own steps are not simulated but the last",
+    )
     parser.add_argument("--chat", action="store_true", help="the prompt is a message; the model answers it")
     parser.add_argument("--max-tokens", type=positive, default=128, metavar="N", help="at most (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (default: %(default)s)")
@@ -40,28 +46,30 @@ def run(args: argparse.Namespace) -> int:
     from wordline.engine.sampling import Sampling
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    prompt = _prompt(args)
+    prompt = None if args.prompt_length else _prompt(args)
     with progress() as report:
         artifact, spec = open_target(args, report)
 
-    from wordline.engine import Session, Tokenizer, check_prompt, generate, make_report
+    from wordline.engine import Session, Tokenizer, check_prompt, checked_context, generate, make_report
     from wordline.runtime import Residency, open_device
 
-    tokenizer = Tokenizer(artifact)
-    tokens = _encode(tokenizer, prompt, args.chat)
-    limit = artifact.manifest.memory.kv.max_context
-    context = min(args.context or limit, limit)
+    context = checked_context(artifact, args.context)
+    tokenizer = None if prompt is None else Tokenizer(artifact)
+    tokens = [0] * args.prompt_length if tokenizer is None else _encode(tokenizer, str(prompt), args.chat)
     check_prompt(tokens, context)
     device = open_device(spec)
     model = Residency(device).acquire(artifact)
     text = _Text(tokenizer, shown=not args.json and model.functional)
+    ends = tokenizer.info.eos_ids if tokenizer else ()
     with Session(model, context, timing=not args.no_timing) as session:
-        run = generate(session, tokens, sampling, args.max_tokens, tokenizer.info.eos_ids, text.push)
+        if tokenizer is None:
+            session.skip_to(len(tokens) - 1)
+        run = generate(session, tokens[session.position :], sampling, args.max_tokens, ends, text.push)
     text.finish()
 
-    made = make_report(artifact, device, run)
+    made = dataclasses.replace(make_report(artifact, device, run), prompt_tokens=len(tokens))
     if args.json:
-        document = {"text": text.text if model.functional else None, "prompt_tokens": run.prompt}
+        document = {"text": text.text if model.functional else None, "prompt_tokens": tokens}
         print_json({**document, "tokens": run.tokens, "stop": run.stop, "report": dataclasses.asdict(made)})
         return 0
     print("\n" + made.text(), file=sys.stderr)
@@ -71,18 +79,20 @@ def run(args: argparse.Namespace) -> int:
 class _Text:
     """Collects the text, and shows it as it comes."""
 
-    def __init__(self, tokenizer: Tokenizer, shown: bool) -> None:
-        self._stream = tokenizer.stream()
+    def __init__(self, tokenizer: Tokenizer | None, shown: bool) -> None:
+        self._stream = tokenizer.stream() if tokenizer else None
         self._shown = shown
         self.text = ""
 
     def push(self, token: int) -> None:
         """One more token."""
-        self._add(self._stream.push(token))
+        if self._stream is not None:
+            self._add(self._stream.push(token))
 
     def finish(self) -> None:
         """The end of the text, and of the line."""
-        self._add(self._stream.finish())
+        if self._stream is not None:
+            self._add(self._stream.finish())
         if self._shown:
             print(flush=True)
 

@@ -33,12 +33,11 @@ def run(args: argparse.Namespace) -> int:
     with progress() as report:
         artifact, spec = open_target(args, report)
 
-    from wordline.engine import Session, check_prompt, score
+    from wordline.engine import Session, check_prompt, checked_context, score
     from wordline.runtime import Residency, open_device
 
     _check_ids(tokens, artifact.manifest.logits.vocab, args.tokens)
-    limit = artifact.manifest.memory.kv.max_context
-    context = min(args.context or limit, limit)
+    context = checked_context(artifact, args.context)
     check_prompt(tokens, context)
     model = Residency(open_device(spec)).acquire(artifact)
     with Session(model, context, timing=False) as session:

@@ -192,7 +192,8 @@ def _device_lines(time: DeviceTime) -> list[str]:
     step = time.last_step_ns
     lines = [
         f"device time, simulated: {time.mean_step_ns / 1e6:.4f} ms a token "
-        f"({1e9 / time.mean_step_ns:.1f} tokens/s), prompt {time.prompt_ns / 1e6:.3f} ms",
+        f"({1e9 / time.mean_step_ns:.1f} tokens/s)"
+        + (f", prompt {time.prompt_ns / 1e6:.3f} ms" if time.prompt_ns else ""),
         f"  at context {time.context}: {step / 1e6:.4f} ms; "
         f"{time.percent_of_l0:.1f} % of L0 ({time.l0_ns / 1e6:.4f} ms: every multiply-accumulate slot used), "
         f"{time.percent_of_l2:.1f} % of L2 ({time.l2_ns / 1e6:.4f} ms: with row turns and refresh)",

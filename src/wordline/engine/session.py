@@ -9,7 +9,8 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from wordline.artifact import ArgumentNames
+from wordline.artifact import ArgumentNames, Artifact
+from wordline.artifact.check import LOGITS_BYTES
 from wordline.errors import WordlineError
 from wordline.runtime import Completion, ResidentModel
 from wordline.runtime.memory import row_ranges
@@ -40,6 +41,21 @@ class Step:
     cycles: int
 
 
+def checked_context(artifact: Artifact, context: int | None) -> int:
+    """``context``, or the artifact's own for None. Raises ``WordlineError("bad-context")`` if it is longer."""
+    limit = artifact.manifest.memory.kv.max_context
+    if context is None:
+        return limit
+    if not 1 <= context <= limit:
+        raise WordlineError(
+            "bad-context",
+            f"a context of {context} is wanted, the artifact was compiled for 1 to {limit}",
+            where=str(artifact.path),
+            remedy="compile with a longer --context, or ask for less",
+        )
+    return context
+
+
 class Session:
     """Feed it tokens in order with :meth:`step`; close it (or use ``with``) to give its memory back."""
 
@@ -56,14 +72,7 @@ class Session:
         """
         self._manifest = model.artifact.manifest
         self.kv = self._manifest.memory.kv
-        self.context = self.kv.max_context if context is None else context
-        if not 1 <= self.context <= self.kv.max_context:
-            raise WordlineError(
-                "bad-context",
-                f"a context of {self.context} is wanted, the artifact was compiled for 1 to {self.kv.max_context}",
-                where=str(model.artifact.path),
-                remedy="compile with a longer --context, or ask for less",
-            )
+        self.context = checked_context(model.artifact, context)
         self.model = model
         self.device = model.device
         self.position = 0
@@ -85,7 +94,7 @@ class Session:
         except WordlineError:
             self.device.words.free(self._block)
             raise
-        itemsize = {"bf16": 2, "f32": 4}[self._manifest.logits.dtype]
+        itemsize = LOGITS_BYTES[self._manifest.logits.dtype]
         self._table = self.device.host_buffer(table_words * WORD)
         self._arguments = self.device.host_buffer(entry.argument_words * WORD)
         self._answer = self.device.host_buffer(entry.argument_words * WORD)
