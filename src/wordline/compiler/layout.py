@@ -162,13 +162,14 @@ def place_weights(
 
 @dataclass(frozen=True, slots=True)
 class ParameterPlace:
-    """A vector parameter.
+    """A vector parameter: ``elements`` float32 values in ``columns`` columns of bank ``bank``.
 
-    ``elements`` float32 values in ``columns`` columns of bank ``bank``, the same in every channel.
+    ``shard``: elements of each channel, in channel order; None: every channel has all of them.
     """
 
     name: str
     elements: int
+    shard: int | None
     row: int
     bank: int
     column: int
@@ -192,18 +193,18 @@ class ParameterRows:
         used = self._row + (1 if self._bank or self._column else 0)
         return max(used, self._tall) - self.first_row
 
-    def add(self, name: str, elements: int) -> ParameterPlace:
-        """Place a parameter of ``elements`` float32 values."""
-        columns = ceil_div(elements * 4, self._o.column_bytes)
+    def add(self, name: str, elements: int, shard: int | None = None) -> ParameterPlace:
+        """Place a parameter of ``elements`` float32 values, ``shard`` of them in each channel (None: all in each)."""
+        columns = ceil_div((elements if shard is None else shard) * 4, self._o.column_bytes)
         if self._column + columns > self._o.columns:
             self._next_bank()
         if columns > self._o.columns:
             if self._bank or self._row < self._tall:
                 self._row, self._bank = max(self._row + 1, self._tall), 0
-            place = ParameterPlace(name, elements, self._row, 0, 0, columns)
+            place = ParameterPlace(name, elements, shard, self._row, 0, 0, columns)
             self._row += ceil_div(columns, self._o.columns)
         else:
-            place = ParameterPlace(name, elements, self._row, self._bank, self._column, columns)
+            place = ParameterPlace(name, elements, shard, self._row, self._bank, self._column, columns)
             self._column += columns
         self._tall = max(self._tall, self._row)
         self.places[name] = place
@@ -218,18 +219,22 @@ class ParameterRows:
     def pack(
         self, name: str, values: npt.NDArray[np.float32], image: npt.NDArray[np.uint16], image_row: int = 0
     ) -> None:
-        """Write a parameter into ``image`` [rows, channels, banks, row columns, lanes] (first row.
-
-        DRAM row ``image_row``), in every channel.
-        """
+        """Write a parameter into ``image`` [rows, channels, banks, row columns, lanes], first row ``image_row``."""
         place = self.places[name]
-        padded = np.zeros(place.columns * self._o.column_bytes // 4, dtype=np.float32)
-        padded[: place.elements] = values.reshape(-1)
-        columns = padded.view(np.uint16).reshape(place.columns, -1)
+        o = self._o
+        flat = values.reshape(-1)
+        width = place.columns * o.column_bytes // 4
+        padded = np.zeros((o.channels, width), dtype=np.float32)
+        if place.shard is None:
+            padded[:, : place.elements] = flat
+        else:
+            spread = np.zeros(o.channels * place.shard, dtype=np.float32)
+            spread[: place.elements] = flat
+            padded[:, : place.shard] = spread.reshape(o.channels, place.shard)
+        columns = padded.view(np.uint16).reshape(o.channels, place.columns, -1)
         position = place.column + np.arange(place.columns)
-        image[place.row - image_row + position // self._o.columns, :, place.bank, position % self._o.columns] = columns[
-            :, None, :
-        ]
+        rows = place.row - image_row + position // o.columns
+        image[rows, :, place.bank, position % o.columns] = columns.swapaxes(0, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from wordline.machines import Machine
 
 COLUMN_BYTES = 32
 LANES = 16
+SPREAD_BYTES = 1024
+"""Vectors of more bytes than this are spread over the channels: less scratch in each, and less to read from banks."""
 BINDINGS = {"batch": 1}
 """Symbols of the graph in this program: one sequence."""
 WORDS = {"token": TOKEN, "position": POSITION}
@@ -161,6 +163,12 @@ class _Lowering:
         """Work that no KV cache depends on is done only when logits are wanted."""
         return None if any(op in self.state_ops for op in ops) else FLAG_LOGITS
 
+    def _vector(self, name: str, elements: int) -> ScratchTensor:
+        """A new float32 vector: long ones are spread over the channels as matrix-vector results are."""
+        if elements * 4 > SPREAD_BYTES:
+            return sharded(name, self.machine, elements, "f32")
+        return contiguous(name, "f32", elements, COLUMN_BYTES // 4)
+
     def _name(self, stem: str) -> str:
         self.counter += 1
         return f"{stem}{self.counter}"
@@ -191,10 +199,10 @@ class _Lowering:
             self._place([name], [vocabulary], width, indexed=True)
         stream, _ = self.stream_of[name]
         row = ScratchBuffer(self._name("row"), stream.columns * COLUMN_BYTES)
-        result = contiguous(self._name("embedding"), "f32", width)
+        result = self._vector(self._name("embedding"), width)
         self.hoist = len(self.tasks)
         self._task(Engine.CHANNEL, f"fetch {name}", op, "embedding", embedding.fetch_row(stream, row), writes=[row])
-        collect = embedding.collect_row(self.machine, stream, row, width, result)
+        collect = embedding.collect_row(self.machine, stream, row, result)
         self._task(Engine.VECTOR, f"collect {name}", op, "embedding", collect, [row], [result.buffer])
         self.f32[op.result] = result
         self.done.add(op)
@@ -368,7 +376,7 @@ class _Lowering:
         for value, form in region.demands:
             elements = value.type.static_elements()
             if form is Form.F32:
-                self.f32[value] = contiguous(self._name("v"), "f32", elements)
+                self.f32[value] = self._vector(self._name("v"), elements)
                 outputs.append((value, self.f32[value]))
             elif form is Form.BF16_EVERYWHERE:
                 self.wide[value] = broadcast(self._name("x"), "bf16", elements, LANES)
@@ -394,7 +402,7 @@ class _Lowering:
         if producer is None:
             return Register(value.name)
         name = str(producer.attrs["name"])
-        tensor = broadcast(f"{name}.{self.counter}", "f32", value.type.static_elements(), COLUMN_BYTES // 4)
+        tensor = self._vector(f"{name}.{self.counter}", value.type.static_elements())
         self.parameter_tasks.append((self.hoist, name, tensor, producer.loc, predicate))
         return tensor
 
@@ -407,7 +415,8 @@ class _Lowering:
         """
         before: dict[int, list[Task]] = {}
         for index, name, tensor, loc, predicate in self.parameter_tasks:
-            place = parameters.places.get(name) or parameters.add(name, tensor.elements)
+            shard = tensor.dims[-1][0] if len(tensor.dims) > 1 else None
+            place = parameters.places.get(name) or parameters.add(name, tensor.elements, shard)
             body = parameter.read(place, tensor, self.machine.organisation.columns)
             task = Task(
                 Engine.CHANNEL, f"read {name}", name, "parameter", loc, body, (), (tensor.buffer,), (), predicate

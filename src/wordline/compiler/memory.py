@@ -48,7 +48,7 @@ def lifetimes(tasks: Sequence[Task], permanent: Sequence[ScratchBuffer]) -> dict
 SPREAD_FRACTION = 8
 """Buffers up to one part in this many of the scratch are spread out; larger ones are packed, or little would fit."""
 LONG_LIFE = 50
-"""Tasks: buffers that live longer are packed as well, ahead of the short-lived ones, which then go around them."""
+"""Tasks: buffers that live longer are placed first, at the lowest offsets; all others go around them."""
 
 
 def plan_scratch(machine: Machine, tasks: Sequence[Task], permanent: Sequence[ScratchBuffer] = ()) -> ScratchPlan:
@@ -72,16 +72,19 @@ def plan_scratch(machine: Machine, tasks: Sequence[Task], permanent: Sequence[Sc
 
 @dataclass(frozen=True, slots=True)
 class _NoRoom:
-    """``buffer``, first used by task ``first``, does not fit beside what is ``alive``."""
+    """``buffer``, alive from task ``first`` to ``last``, does not fit beside what is ``alive`` in that time."""
 
     buffer: ScratchBuffer
     first: int
+    last: int
     alive: tuple[Placement, ...]
 
     def error(self, machine: Machine, tasks: Sequence[Task]) -> WordlineError:
         capacity = machine.scratch.bytes_per_channel
-        used = sum(p.buffer.bytes_per_channel for p in self.alive)
-        largest = sorted(self.alive, key=lambda p: -p.buffer.bytes_per_channel)[:4]
+        moments = [[p for p in self.alive if p.first <= at <= p.last] for at in range(self.first, self.last + 1)]
+        together = max(moments, key=lambda live: sum(p.buffer.bytes_per_channel for p in live))
+        used = sum(p.buffer.bytes_per_channel for p in together)
+        largest = sorted(together, key=lambda p: -p.buffer.bytes_per_channel)[:4]
         others = ", ".join(f"{p.buffer} {p.buffer.bytes_per_channel} B" for p in largest) or "nothing else"
         return WordlineError(
             "scratch-full",
@@ -97,19 +100,23 @@ def _place(machine: Machine, spans: dict[ScratchBuffer, tuple[int, int]], spread
     """Place all buffers; those of at most ``spread`` bytes where the bytes rest longest."""
     placed: list[Placement] = []
 
-    def packed(buffer: ScratchBuffer, first: int, last: int) -> bool:
-        return buffer.bytes_per_channel > spread or last - first > LONG_LIFE
+    def spread_out(buffer: ScratchBuffer, first: int, last: int) -> bool:
+        return buffer.bytes_per_channel <= spread and last - first <= LONG_LIFE
 
-    order = sorted(spans.items(), key=lambda item: (not packed(item[0], *item[1]), -item[0].bytes_per_channel, item[1]))
-    for buffer, (first, last) in order:
+    def order(item: tuple[ScratchBuffer, tuple[int, int]]) -> tuple[int, int, tuple[int, int]]:
+        buffer, (first, last) = item
+        rank = 0 if last - first > LONG_LIFE else 1 + spread_out(buffer, first, last)
+        return rank, -buffer.bytes_per_channel, (first, last)
+
+    for buffer, (first, last) in sorted(spans.items(), key=order):
         offsets = _free_offsets(buffer, first, last, placed, machine.scratch.bytes_per_channel)
         if not offsets:
             alive = tuple(p for p in placed if p.first <= last and first <= p.last)
-            return _NoRoom(buffer, first, alive)
-        if packed(buffer, first, last):
-            offset = offsets[0][0]
-        else:
+            return _NoRoom(buffer, first, last, alive)
+        if spread_out(buffer, first, last):
             offset = max(offsets, key=lambda item: (item[1], -item[0]))[0]
+        else:
+            offset = offsets[0][0]
         placed.append(Placement(buffer, offset, first, last))
     return placed
 

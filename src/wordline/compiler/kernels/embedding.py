@@ -59,9 +59,9 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
 
 
 def collect_row(
-    machine: Machine, stream: WeightStream, row_buffer: ScratchBuffer, elements: int, result: ScratchTensor
+    machine: Machine, stream: WeightStream, row_buffer: ScratchBuffer, result: ScratchTensor
 ) -> tuple[Item, ...]:
-    """Body of the vector task: the row, from the channel that read it, as contiguous f32 in ``result``."""
+    """Body of the vector task: the row, from the channel that read it, as f32 in ``result`` (contiguous or sharded)."""
     b = Builder()
     token = b.argument(TOKEN, "token")
     # The holder is the number of later channels whose first token is not above this one.
@@ -71,7 +71,10 @@ def collect_row(
         for other in range(2, stream.channels):
             total = b.calc("ADD", total, b.calc("LT", other * stream.shard(0) - 1, token), "holder")
         holder = linear(b.calc("SHL", total, machine.scratch.bytes_per_channel.bit_length() - 1, "base"))
-    copy = PassBuilder(machine, (elements,))
-    copy.store(copy.load(row_buffer, holder, (2,), "bf16"), result.buffer, result.offset, (4,))
+    copy = PassBuilder(machine, tuple(extent for extent, _ in result.dims), high=result.elements)
+    inner = result.dims[-1][0]
+    source_strides = (2,) if len(result.dims) == 1 else (2 * inner, 2)
+    row = copy.load(row_buffer, holder, source_strides, "bf16")
+    copy.store(row, result.buffer, result.offset, tuple(stride for _, stride in result.dims))
     b.passes(copy.build())
     return b.take()
