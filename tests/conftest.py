@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from pathlib import Path
 
 import pytest
@@ -34,4 +35,8 @@ def smollm2_artifact(wordline_cache: Path, smollm2_path: Path) -> Artifact:
     with (wordline_cache / "lock").open("w") as lock, pytest.MonkeyPatch.context() as patch:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test processes run side by side; one compiles, the others find it
         patch.setenv("WORDLINE_CACHE", str(wordline_cache))
-        return cached_artifact(smollm2_path, load_machine("gddr6-aim-chip"), None, lambda phase: None)
+        artifact = cached_artifact(smollm2_path, load_machine("gddr6-aim-chip"), None, lambda phase: None)
+        for old in artifact.path.parent.iterdir():
+            if old != artifact.path:  # of an earlier state of the machine file
+                shutil.rmtree(old, ignore_errors=True)
+    return artifact

@@ -37,6 +37,7 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
             return open_artifact(path, machine)
         except WordlineError as error:
             progress(f"the cached artifact cannot be used ({error.what})")
+    progress("loading the compiler")
     from wordline.compiler.pipeline import compile_model
 
     contents = compile_model(source, machine, context, progress)

@@ -208,7 +208,7 @@ def _device_lines(time: DeviceTime) -> list[str]:
         f"    {kind.kind:<{width}} {100 * kind.channel_ns / step:5.1f} %  {100 * kind.vector_ns / step:5.1f} %  "
         f"{_main_causes(kind.causes_ns, step)}"
         for kind in time.kinds
-        if kind.channel_ns or kind.vector_ns
+        if kind.channel_ns + kind.vector_ns >= step / 2000  # what shows as 0.0 %
     ]
     return lines
 
