@@ -47,6 +47,8 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: in
         (CHIP, 2, 2, 64, 100, [0, 99, 100, 101, 300, 600]),
         (FEW, 1, 3, 64, None, [0, 260]),
         (CARD, 2, 2, 64, None, [0, 255, 256, 700]),
+        (CARD, 16, 1, 128, None, [0, 127, 128, 300, 640]),
+        (CHIP, 8, 2, 32, None, [0, 511, 512]),
     ],
 )
 def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: ignore[no-untyped-def]
@@ -94,17 +96,17 @@ def _programs(machine, shape, kv_heads, group, head_dim):  # type: ignore[no-unt
     inputs = (q.buffer, k.buffer, v.buffer)
     append = Task(Engine.CHANNEL, "append", "a", "attention", "", attention.append(shape, k, v), (k.buffer, v.buffer))
     tasks = [append]
-    for head in range(kv_heads):
-        scores = ScratchBuffer(f"scores{head}", group * shape.score_bytes)
-        partial = ScratchBuffer(f"partial{head}", attention.partial_bytes(shape))
-        sums = [SharedRegister(f"sum{head}.{g}") for g in range(group)]
-        prologue, body = attention.score(machine, shape, head, q, scores, zeros)
-        tasks.append(Task(Engine.CHANNEL, f"s{head}", "a", "attention", "", body, (q.buffer,), (scores,), prologue))
-        body = attention.softmax(machine, shape, head, scores, sums)
-        tasks.append(Task(Engine.VECTOR, f"m{head}", "a", "attention", "", body, (scores,), (scores,)))
-        prologue, body = attention.weigh(machine, shape, head, scores, partial, zeros)
-        tasks.append(Task(Engine.CHANNEL, f"w{head}", "a", "attention", "", body, (scores,), (partial,), prologue))
-        body = attention.merge(machine, shape, head, partial, sums, out)
-        tasks.append(Task(Engine.VECTOR, f"o{head}", "a", "attention", "", body, (partial,), (partial, out.buffer)))
+    for i, batch in enumerate(attention.head_batches(machine, shape)):
+        scores = ScratchBuffer(f"scores{i}", len(batch) * group * shape.score_bytes)
+        partial = ScratchBuffer(f"partial{i}", attention.partial_bytes(machine, shape, batch))
+        sums = [[SharedRegister(f"sum{head}.{g}") for g in range(group)] for head in batch]
+        prologue, body = attention.score(machine, shape, batch, q, scores, zeros)
+        tasks.append(Task(Engine.CHANNEL, f"s{i}", "a", "attention", "", body, (q.buffer,), (scores,), prologue))
+        body = attention.softmax(machine, shape, batch, scores, sums)
+        tasks.append(Task(Engine.VECTOR, f"m{i}", "a", "attention", "", body, (scores,), (scores,)))
+        prologue, body = attention.weigh(machine, shape, batch, scores, partial, zeros)
+        tasks.append(Task(Engine.CHANNEL, f"w{i}", "a", "attention", "", body, (scores,), (partial,), prologue))
+        body = attention.merge(machine, shape, batch, partial, sums, out)
+        tasks.append(Task(Engine.VECTOR, f"o{i}", "a", "attention", "", body, (partial,), (partial, out.buffer)))
     permanent = (zeros, *inputs, out.buffer)
     return build(machine, [append], permanent), build(machine, tasks, permanent), (q, k, v), out

@@ -279,69 +279,50 @@ class _Lowering:
         )
         self._ready([(q, Form.BF16_EVERYWHERE)])
         q_ = self.wide[self.finder.root(q)]
-        scores = [ScratchBuffer(f"scores{layer}.{h}", shape.group * shape.score_bytes) for h in range(kv.kv_heads)]
-        partials = [ScratchBuffer(f"partial{layer}.{h}", attention.partial_bytes(shape)) for h in range(kv.kv_heads)]
-        sums = [[SharedRegister(f"sum{layer}.{h}.{g}") for g in range(shape.group)] for h in range(kv.kv_heads)]
+        batches = attention.head_batches(self.machine, shape)
+        scores = [
+            ScratchBuffer(f"scores{layer}.{i}", len(heads) * shape.group * shape.score_bytes)
+            for i, heads in enumerate(batches)
+        ]
+        partials = [
+            ScratchBuffer(f"partial{layer}.{i}", attention.partial_bytes(self.machine, shape, heads))
+            for i, heads in enumerate(batches)
+        ]
+        sums = [
+            [[SharedRegister(f"sum{layer}.{head}.{query}") for query in range(shape.group)] for head in heads]
+            for heads in batches
+        ]
 
-        def begin(head: int) -> None:
-            prologue, body = attention.score(self.machine, shape, head, q_, scores[head], self.zeros)
-            self._task(
-                Engine.CHANNEL,
-                f"score {layer}.{head}",
-                op,
-                "attention",
-                body,
-                [q_.buffer],
-                [scores[head]],
-                prologue,
-                predicate,
-            )
-            soft = attention.softmax(self.machine, shape, head, scores[head], sums[head])
-            self._task(
-                Engine.VECTOR,
-                f"softmax {layer}.{head}",
-                op,
-                "attention",
-                soft,
-                [scores[head]],
-                [scores[head]],
-                (),
-                predicate,
-            )
+        def add(
+            engine: Engine,
+            step: str,
+            batch: int,
+            code: tuple[tuple[Item, ...], tuple[Item, ...]],
+            reads: Sequence[ScratchBuffer],
+            writes: Sequence[ScratchBuffer],
+        ) -> None:
+            prologue, body = code
+            self._task(engine, f"{step} {layer}.{batch}", op, "attention", body, reads, writes, prologue, predicate)
 
-        def finish(head: int) -> None:
-            prologue, body = attention.weigh(self.machine, shape, head, scores[head], partials[head], self.zeros)
-            self._task(
-                Engine.CHANNEL,
-                f"weigh {layer}.{head}",
-                op,
-                "attention",
-                body,
-                [scores[head]],
-                [partials[head]],
-                prologue,
-                predicate,
-            )
-            merged = attention.merge(self.machine, shape, head, partials[head], sums[head], out)
-            self._task(
-                Engine.VECTOR,
-                f"merge {layer}.{head}",
-                op,
-                "attention",
-                merged,
-                [partials[head]],
-                [partials[head], out.buffer],
-                (),
-                predicate,
-            )
+        def begin(i: int) -> None:
+            code = attention.score(self.machine, shape, batches[i], q_, scores[i], self.zeros)
+            add(Engine.CHANNEL, "score", i, code, [q_.buffer], [scores[i]])
+            passes = attention.softmax(self.machine, shape, batches[i], scores[i], sums[i])
+            add(Engine.VECTOR, "softmax", i, ((), passes), [scores[i]], [scores[i]])
 
-        ahead = 1 if self.overlap else 0
-        for head in range(min(ahead, kv.kv_heads)):
-            begin(head)
-        for head in range(kv.kv_heads):
-            if head + ahead < kv.kv_heads:
-                begin(head + ahead)
-            finish(head)
+        def finish(i: int) -> None:
+            code = attention.weigh(self.machine, shape, batches[i], scores[i], partials[i], self.zeros)
+            add(Engine.CHANNEL, "weigh", i, code, [scores[i]], [partials[i]])
+            passes = attention.merge(self.machine, shape, batches[i], partials[i], sums[i], out)
+            add(Engine.VECTOR, "merge", i, ((), passes), [partials[i]], [partials[i], out.buffer])
+
+        ahead = min(1 if self.overlap else 0, len(batches))
+        for i in range(ahead):
+            begin(i)
+        for i in range(len(batches)):
+            if i + ahead < len(batches):
+                begin(i + ahead)
+            finish(i)
         self.f32[op.result] = out
         self.wide[op.result] = out
         self.done.add(op)
