@@ -42,7 +42,7 @@ class BankMemory:
     def write(self, first_row: int, rows: int, image: bytes | memoryview | npt.NDArray[np.uint16]) -> None:
         """Write ``rows`` rows from a bank image: uint16 [row][channel][bank][column][lane]."""
         self._check(first_row, rows)
-        size = memoryview(image).nbytes
+        size = len(image) if isinstance(image, bytes) else image.nbytes
         if size != rows * self.image_row_bytes:
             raise WordlineError(
                 "bad-range", f"{rows} rows need {rows * self.image_row_bytes} bytes, the image has {size}"
