@@ -10,3 +10,4 @@ void bind_errors(nb::module_& m);
 void bind_functional(nb::module_& m);
 void bind_sim_device(nb::module_& m);
 void bind_timing(nb::module_& m);
+void bind_trace(nb::module_& m);

@@ -6,5 +6,6 @@ NB_MODULE(_native, m) {
     bind_build_info(m);
     bind_functional(m);
     bind_timing(m);
+    bind_trace(m);
     bind_sim_device(m);
 }

@@ -146,6 +146,7 @@ Machine Machine::from_flat(const FlatMachine& flat) {
     READ(timing, nWR2PRE);
     READ(timing, nEWMUL2PRE);
     READ(timing, nWRA2ACT);
+    READ(timing, nWRA_latency);
     READ(rules, row_commands_in_register_mode);
     READ(rules, commands_during_refresh);
     READ(rules, faw_enforced);
@@ -173,6 +174,17 @@ Machine Machine::from_flat(const FlatMachine& flat) {
     READ(link, lanes);
     READ(link, gb_per_s_per_lane);
     READ(link, latency_ns);
+    READ(aim_simulator, nRRDS);
+    READ(aim_simulator, nRRDL);
+    READ(aim_simulator, queue_requests);
+    READ(aim_simulator, lut_row);
+    READ(aim_simulator, writes_to_start);
+    READ(aim_simulator, writes_to_stop);
+    READ(aim_simulator, refresh);
+    READ(aim_simulator, blocking_reads);
+    READ(aim_simulator, read_forwarding);
+    READ(aim_simulator, overtaking);
+    READ(aim_simulator, reversed_mask);
 #undef READ
     r.read_table("vector_unit.latency.", m.vector_unit.latency);
 

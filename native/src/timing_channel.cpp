@@ -18,7 +18,20 @@ std::int64_t floor_divide(std::int64_t numerator, std::int64_t denominator) {
     return numerator % denominator < 0 ? quotient - 1 : quotient;
 }
 
-bool covers_all_banks(DramCommand command) { return command == DramCommand::mac16 || command == DramCommand::act16; }
+bool covers_all_banks(DramCommand command) {
+    switch (command) {
+        case DramCommand::mac16:
+        case DramCommand::act16:
+        case DramCommand::af16:
+        case DramCommand::ewmul16:
+        case DramCommand::wra16:
+            return true;
+        default:
+            return false;
+    }
+}
+
+bool reads_registers(DramCommand command) { return command == DramCommand::rdmac16 || command == DramCommand::rdaf16; }
 
 }  // namespace
 
@@ -31,7 +44,7 @@ void check_timing_machine(const Machine& machine) {
     }
     // A forced refresh has to end, and one command to issue, before the next one is due: else no program would ever end.
     const Machine::Timing& t = machine.timing;
-    const std::int32_t activation = std::max({t.nRCDRD, t.nRCDRDMAC, t.nRCDRDCP, t.nRCDWR, t.nRCDWRCP});
+    const std::int32_t activation = std::max({t.nRCDRD, t.nRCDRDMAC, t.nRCDRDCP, t.nRCDWR, t.nRCDWRCP, t.nRCDEWMUL, t.nRCDRDAF});
     const std::int64_t needed = std::int64_t{t.nMAC2TMOD} + t.nCMD2TMOD + 3 * t.nMODCH + t.nRAS + t.nRTP + t.nWR2PRE + 3 * t.nRP + t.nRFC +
                                 t.nRC + t.nRRDS + t.nRRDL + (machine.rules.faw_enforced ? 4 * t.nFAW : 0) + activation +
                                 std::max(t.nRD2WR, t.nRD2WRGB) + t.nRDCP2MAC + t.nWR2MAC;
@@ -62,7 +75,8 @@ ChannelTiming::ChannelTiming(const Machine& machine, int channel, CauseCycles* i
     refreshed_row_.values.fill(-1);
     last_.any = last_.not_mac16 = last_.tmod = last_.refab = never;
     last_.act_any = last_.act_single = last_.act16 = last_.pre_any = last_.prea = never;
-    last_.column_read_any = last_.mac16 = last_.read_any = last_.column_write_any = last_.write_any = never;
+    last_.column_read_any = last_.column_read_all = last_.mac16 = last_.read_any = last_.column_write_any = last_.write_any = never;
+    last_.af16 = last_.ewmul16 = last_.wra16 = never;
     last_.rd = last_.wr = last_.rdcp = last_.wrgb = last_.wrmac16 = last_.rdmac16 = never;
     for (auto* history : {&last_.act, &last_.act_group, &last_.pre, &last_.column_read, &last_.column_read_group, &last_.column_write,
                           &last_.column_write_group, &last_.wr_group}) {
@@ -135,18 +149,20 @@ void ChannelTiming::command(const ChannelCommand& c) {
 }
 
 bool ChannelTiming::in_register_mode(DramCommand command) {
-    return command == DramCommand::wrgb || command == DramCommand::wrmac16 || command == DramCommand::rdmac16;
+    return command == DramCommand::wrgb || command == DramCommand::wrmac16 || reads_registers(command);
 }
 
 Cause ChannelTiming::own_cause(DramCommand command) {
     switch (command) {
         case DramCommand::mac16:
         case DramCommand::mac:
+        case DramCommand::ewmul16:
             return Cause::mac;
         case DramCommand::wrgb:
             return Cause::fill;
         case DramCommand::wrmac16:
         case DramCommand::rdmac16:
+        case DramCommand::rdaf16:
             return Cause::readout;
         case DramCommand::refab:
             return Cause::refresh;
@@ -168,17 +184,17 @@ void ChannelTiming::raise_activation(Ready& r, std::int32_t bank, std::int32_t i
 
 void ChannelTiming::raise_read_gap(Ready& r, DramCommand command, std::int32_t bank, Cause own) const {
     r.raise(last_.read_any + t_.nCCDS, own);
-    if (command == DramCommand::mac16) {
+    if (command == DramCommand::mac16 || command == DramCommand::ewmul16) {
         r.raise(last_.column_read_any + t_.nCCDL, own);
-    } else if (command != DramCommand::rdmac16) {
-        r.raise(std::max(last_.column_read_group[group(bank)], last_.mac16) + t_.nCCDL, own);
+    } else if (!reads_registers(command)) {
+        r.raise(std::max(last_.column_read_group[group(bank)], last_.column_read_all) + t_.nCCDL, own);
     }
 }
 
 void ChannelTiming::raise_write_gap(Ready& r, std::int32_t bank, Cause own) const {
     r.raise(last_.write_any + t_.nCCDS, own);
     if (bank >= 0) {
-        r.raise(last_.column_write_group[group(bank)] + t_.nCCDL, own);
+        r.raise(std::max(last_.column_write_group[group(bank)], last_.wra16) + t_.nCCDL, own);
     }
 }
 
@@ -189,6 +205,7 @@ void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t 
             r.raise(last_.act_group[group(bank)] + t_.nRRDL, own);
             r.raise(last_.act_single + t_.nRRDS, own);
             r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
+            r.raise(last_.wra16 + t_.nWRA2ACT, own);
             if (rules_.faw_enforced) {
                 r.raise(last_.activates.front() + t_.nFAW, own);
             }
@@ -196,6 +213,7 @@ void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t 
         case DramCommand::act16:
             r.raise(last_.act_any + t_.nRC, own);
             r.raise(last_.pre_any + t_.nRP, own);
+            r.raise(last_.wra16 + t_.nWRA2ACT, own);
             if (rules_.faw_enforced) {
                 r.raise(last_.activates.back() + t_.nFAW, own);
             }
@@ -203,17 +221,17 @@ void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t 
         case DramCommand::pre:
             r.raise(std::max(last_.act[bank], last_.act16) + t_.nRAS, own);
             r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
-            r.raise(std::max(last_.column_read[bank], last_.mac16) + t_.nRTP, own);
-            r.raise(last_.column_write[bank] + t_.nWR2PRE, own);
+            r.raise(std::max({last_.column_read[bank], last_.column_read_all, last_.af16}) + t_.nRTP, own);
+            r.raise(std::max(last_.column_write[bank] + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
             break;
         case DramCommand::prea:
             r.raise(last_.act_any + t_.nRAS, own);
             r.raise(last_.pre_any + t_.nRP, own);
-            r.raise(last_.column_read_any + t_.nRTP, own);
-            r.raise(last_.column_write_any + t_.nWR2PRE, own);
+            r.raise(std::max(last_.column_read_any, last_.af16) + t_.nRTP, own);
+            r.raise(std::max(last_.column_write_any + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
             break;
         default:  // REFab
-            r.raise(last_.pre_any + t_.nRP, own);
+            r.raise(std::max(last_.pre_any + t_.nRP, last_.wra16 + t_.nWRA2ACT), own);
             break;
     }
 }
@@ -247,7 +265,7 @@ ChannelTiming::Ready ChannelTiming::ready(DramCommand command, std::int32_t bank
             break;
         case DramCommand::rd:
             raise_activation(r, bank, t_.nRCDRD);
-            r.raise(last_.wr + t_.nWR2RDS, own);
+            r.raise(std::max(last_.wr + t_.nWR2RDS, last_.wra16 + t_.nWRA2RD), own);
             r.raise(last_.wr_group[group(bank)] + t_.nWR2RDL, own);
             r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
             raise_read_gap(r, command, bank, own);
@@ -260,11 +278,13 @@ ChannelTiming::Ready ChannelTiming::ready(DramCommand command, std::int32_t bank
         case DramCommand::wr:
             raise_activation(r, bank, t_.nRCDWR);
             r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
+            r.raise(last_.ewmul16 + t_.nCCDS, own);
             raise_write_gap(r, bank, own);
             break;
         case DramCommand::wrcp:
             raise_activation(r, bank, t_.nRCDWRCP);
             r.raise(last_.rdcp + t_.nRDCP2MAC, own);
+            r.raise(last_.ewmul16 + t_.nCCDS, own);
             raise_write_gap(r, bank, own);
             break;
         case DramCommand::wrgb:
@@ -273,12 +293,28 @@ ChannelTiming::Ready ChannelTiming::ready(DramCommand command, std::int32_t bank
             break;
         case DramCommand::wrmac16:
             r.raise(std::max(last_.rd + t_.nRD2WRMAC, last_.rdmac16 + t_.nRDMAC2WRMAC), own);
+            r.raise(last_.ewmul16 + t_.nCCDS, own);
             raise_write_gap(r, -1, own);
             break;
         case DramCommand::rdmac16:
+        case DramCommand::rdaf16:
             r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
-            r.raise(last_.wr + t_.nWR2RDMAC, own);
+            r.raise(std::max(last_.wr + t_.nWR2RDMAC, last_.wra16 + t_.nWRA2RD), own);
             raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::af16:
+            r.raise(last_.act_any + t_.nRCDRDAF, activation_cause_);
+            break;
+        case DramCommand::ewmul16:
+            r.raise(last_.act_any + t_.nRCDEWMUL, activation_cause_);
+            r.raise(std::max({last_.column_write_any, last_.wra16, last_.wrmac16}) + t_.nCCDS, own);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::wra16:
+            r.raise(last_.act_any + t_.nRCDWR, activation_cause_);
+            r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
+            r.raise(std::max(last_.column_write_any, last_.wra16) + t_.nCCDL, own);
+            r.raise(std::max(last_.write_any, last_.ewmul16) + t_.nCCDS, own);
             break;
         default:
             raise_row_rules(r, command, bank, own);
@@ -348,9 +384,9 @@ bool ChannelTiming::try_issue(DramCommand command, std::int32_t bank, std::int32
 
 void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
     const bool registers = in_register_mode(command);
-    const std::int32_t bank = registers || command == DramCommand::mac16 ? -1 : c.bank;
+    const std::int32_t bank = registers || covers_all_banks(command) ? -1 : c.bank;
     const std::int32_t row = registers ? -1 : c.row;
-    const std::int64_t pitch = registers ? register_pitch_ : column_pitch_;
+    const std::int64_t pitch = registers ? register_pitch_ : command == DramCommand::af16 ? 1 : column_pitch_;
     const Cause own = own_cause(command);
     std::int32_t column = command == DramCommand::wrgb ? c.buffer : registers ? c.accumulator : c.column;
     std::int64_t remaining = c.count;
@@ -366,7 +402,8 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
             continue;
         }
         const std::int64_t until_due = (due_ - 1 - first) / pitch + 1;  // columns that issue before the refresh is due
-        const std::int64_t count = step_bursts_ ? 1 : std::min(remaining, until_due);
+        const bool alone = step_bursts_ || command == DramCommand::wra16;  // WRA16 closes its row
+        const std::int64_t count = alone ? 1 : std::min(remaining, until_due);
         const std::int64_t last = first + (count - 1) * pitch;
         if (registers) {
             enter_visit(own);
@@ -381,7 +418,7 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
             break;
         }
     }
-    if (command == DramCommand::rd || command == DramCommand::rdmac16) {
+    if (command == DramCommand::rd || reads_registers(command)) {
         const std::int32_t latency = command == DramCommand::rd ? t_.nRD_latency : t_.nRDMAC_latency;
         const std::int64_t landing = last_.any + latency + landing_cycles_;
         if (landing > landed_) {
@@ -552,7 +589,7 @@ void ChannelTiming::record(DramCommand command, std::int32_t bank, std::int32_t 
 void ChannelTiming::update(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t last) {
     last_.any = last;
     if (command == DramCommand::mac16) {
-        last_.mac16 = last_.column_read_any = last_.read_any = last;
+        last_.mac16 = last_.column_read_all = last_.column_read_any = last_.read_any = last;
         return;
     }
     last_.not_mac16 = last;
@@ -618,7 +655,20 @@ void ChannelTiming::update(DramCommand command, std::int32_t bank, std::int32_t 
             last_.wrmac16 = last_.write_any = last;
             break;
         case DramCommand::rdmac16:
+        case DramCommand::rdaf16:
             last_.rdmac16 = last_.read_any = last;
+            break;
+        case DramCommand::af16:
+            last_.af16 = last;
+            break;
+        case DramCommand::ewmul16:
+            last_.ewmul16 = last_.column_read_all = last_.column_read_any = last_.read_any = last;
+            break;
+        case DramCommand::wra16:
+            last_.wra16 = last_.write_any = last;
+            row_.values.fill(-1);
+            open_banks_ = 0;
+            common_row_ = -1;
             break;
         case DramCommand::mac16:
             break;

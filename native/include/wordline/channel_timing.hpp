@@ -21,11 +21,13 @@ inline constexpr std::array<const char*, n_causes> cause_names{"mac",    "row_tu
                                                                "vector", "link",     "wait",    "issue", "tail"};
 
 enum class DramCommand : std::uint8_t {
-    act, act16, pre, prea, refab, tmod, mac16, mac, rd, wr, rdcp, wrcp, wrgb, wrmac16, rdmac16
+    act, act16, pre, prea, refab, tmod, mac16, mac, rd, wr, rdcp, wrcp, wrgb, wrmac16, rdmac16,
+    af16, ewmul16, rdaf16, wra16  // in traces only
 };
-constexpr std::size_t n_dram_commands = 15;
+constexpr std::size_t n_dram_commands = 19;
 inline constexpr std::array<const char*, n_dram_commands> dram_command_names{
-    "ACT", "ACT16", "PRE", "PREA", "REFab", "TMOD", "MAC16", "MAC", "RD", "WR", "RDCP", "WRCP", "WRGB", "WRMAC16", "RDMAC16"};
+    "ACT", "ACT16", "PRE", "PREA", "REFab", "TMOD", "MAC16", "MAC", "RD", "WR", "RDCP", "WRCP", "WRGB", "WRMAC16", "RDMAC16",
+    "AF16", "EWMUL16", "RDAF16", "WRA16"};
 
 using CauseCycles = std::array<std::int64_t, n_causes>;
 
@@ -61,6 +63,11 @@ public:
     // SIGNAL: takes its slot; returns the cycle of its effect.
     std::int64_t signal(std::uint32_t instruction);
     void command(const ChannelCommand& command);
+    // A burst of column or register commands, those that device programs do not have included.
+    void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
+    // Cycle after the last issue, and after the last effect, so far.
+    std::int64_t now() const { return now_; }
+    std::int64_t landed() const { return landed_; }
     ChannelSummary finish();
 
 private:
@@ -93,9 +100,10 @@ private:
         std::int64_t tmod, refab;
         std::int64_t act_any, act_single, act16, pre_any, prea;  // "any" includes the all-bank form
         PerBank<std::int64_t> act, act_group, pre;
-        std::int64_t column_read_any, mac16;       // RD, MAC, RDCP, MAC16
+        std::int64_t column_read_any, column_read_all, mac16;  // RD, MAC, RDCP, MAC16, EWMUL16; the all-bank ones alone
         PerBank<std::int64_t> column_read, column_read_group;
-        std::int64_t read_any;                     // those and RDMAC16
+        std::int64_t read_any;                     // those, RDMAC16 and RDAF16
+        std::int64_t af16, ewmul16, wra16;
         std::int64_t column_write_any;             // WR, WRCP
         PerBank<std::int64_t> column_write, column_write_group;
         std::int64_t write_any;                    // those, WRGB and WRMAC16

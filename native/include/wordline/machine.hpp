@@ -30,7 +30,7 @@ struct Machine {
         std::int32_t nRP, nRAS, nRC, nWR, nRTP, nCCDS, nCCDL, nRRDS, nRRDL, nFAW, nRFC, nREFI, nMODCH, nMAC2TMOD, nCMD2TMOD;
         std::int32_t nRD_latency, nRDMAC_latency, nWR_latency, nWRMAC_latency, nWRGB_latency;
         std::int32_t nWR2RDS, nWR2RDL, nWR2RDMAC, nWRA2RD, nWRGB2RDMAC, nWRMAC2RDMAC, nRD2WR, nRD2WRGB, nRD2WRMAC;
-        std::int32_t nRDMAC2WR, nRDMAC2WRGB, nRDMAC2WRMAC, nWR2MAC, nRDCP2MAC, nWR2PRE, nEWMUL2PRE, nWRA2ACT;
+        std::int32_t nRDMAC2WR, nRDMAC2WRGB, nRDMAC2WRMAC, nWR2MAC, nRDCP2MAC, nWR2PRE, nEWMUL2PRE, nWRA2ACT, nWRA_latency;
     } timing;
     struct Rules {
         bool row_commands_in_register_mode, commands_during_refresh, faw_enforced;
@@ -63,6 +63,11 @@ struct Machine {
         std::int32_t lanes;
         double gb_per_s_per_lane, latency_ns;
     } link;
+    struct AimSimulator {
+        std::int32_t nRRDS, nRRDL, queue_requests, lut_row;
+        double writes_to_start, writes_to_stop;
+        bool refresh, blocking_reads, read_forwarding, overtaking, reversed_mask;
+    } aim_simulator;
 
     std::int64_t scratch_bytes() const { return std::int64_t{organisation.channels} * scratch.bytes_per_channel; }
     std::int64_t controller_words() const { return command_processor.controller_memory_bytes / 4; }

@@ -323,6 +323,7 @@ def _build(section: str, kind: type, entries: Mapping[str, Field], label: str) -
 def _check_together(sections: Mapping[str, Any], applied: Mapping[str, Scalar], source: _Source) -> None:
     """Relations between fields that every part of wordline relies on."""
     organisation, bank_unit, timing = sections["organisation"], sections["bank_unit"], sections["timing"]
+    simulator = sections["aim_simulator"]
     problems = []
     if organisation.banks % organisation.bank_groups:
         problems.append("organisation.banks must be a multiple of organisation.bank_groups")
@@ -330,6 +331,8 @@ def _check_together(sections: Mapping[str, Any], applied: Mapping[str, Scalar], 
         problems.append("organisation.column_bytes must hold one bf16 for each of bank_unit.lanes")
     if timing.nREFI <= timing.nRFC + timing.nRP:
         problems.append("timing.nREFI must be longer than timing.nRFC + timing.nRP, or refresh leaves no time to work")
+    if simulator.writes_to_stop > simulator.writes_to_start:
+        problems.append("aim_simulator.writes_to_stop must not exceed aim_simulator.writes_to_start")
     if problems:
         code = "machine-override" if applied else "machine-schema"
         raise WordlineError(code, "; ".join(problems), where=source.label)

@@ -188,6 +188,7 @@ class Timing:
         "nWR2PRE": ("cycle", "nCWL + nBL + nWR"),
         "nEWMUL2PRE": ("cycle", "nCWL + nWR"),
         "nWRA2ACT": ("cycle", "nCWL + nBL + nWR + nRP"),
+        "nWRA_latency": ("cycle", "nCWL + nBL + nRP"),
     }
 
     @property
@@ -299,6 +300,11 @@ class Timing:
     def nWRA2ACT(self) -> int:
         """WRA16 (precharges by itself) -> ACT, ACT16."""
         return self.nWR2PRE + self.nRP
+
+    @property
+    def nWRA_latency(self) -> int:
+        """WRA16 issue to when the published simulator counts it as done."""
+        return self.nWR_latency + self.nRP
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,159 @@
+// One channel of the public AiM simulator (profile `aim-simulator`): its queues, the order in which it serves them, and its banks.
+//
+// Event-driven: the host hands over instructions with the cycle of their decoding, and the channel is advanced from event to event; a burst
+// of one AiM instruction is one event as far as nothing can come between. `docs/timing.md` states the rules, tests/support/ticking_aim.py
+// is the same cycle by cycle.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "wordline/channel_timing.hpp"
+#include "wordline/machine.hpp"
+#include "wordline/trace.hpp"
+
+namespace wordline {
+
+// Earliest cycles of DRAM commands by the intervals of the published controller, and which rows are open.
+class AimBanks {
+public:
+    explicit AimBanks(const Machine& machine);
+
+    // Earliest cycle of a command, the mode left aside. Not for TMOD, which nothing holds.
+    std::int64_t ready(DramCommand command, std::int32_t bank) const;
+    // The command that has to issue next for `command`, the mode left aside.
+    DramCommand next(DramCommand command, std::int32_t bank, std::int32_t row) const;
+    // Cycles between commands of one burst.
+    std::int32_t pitch(DramCommand command) const;
+    bool any_open() const { return open_banks_ > 0; }
+    void issue(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t cycle);
+
+private:
+    static constexpr std::size_t max_banks = 16;
+    using PerBank = std::array<std::int64_t, max_banks>;
+
+    std::int64_t activated(std::int32_t bank) const;
+    std::int64_t column_read_gap(std::int32_t bank) const;
+    std::int64_t column_write_gap(std::int32_t bank) const;
+
+    // Cycles of the last command of each sort. "any" includes all-bank forms, "all" is those alone; arrays are indexed by bank or bank group.
+    struct Last {
+        std::int64_t tmod, refab, act_any, act_single, act_all, pre_any, pre_all;
+        std::int64_t row_read_any, row_read_all;        // RD, MAC, RDCP; MAC16, AF16, EWMUL16
+        std::int64_t column_read_any, column_read_all;  // the same without AF16
+        std::int64_t read_any;                          // those with RDMAC16 and RDAF16
+        std::int64_t column_write_any;                  // WR, WRCP
+        std::int64_t write_any, not_buffer_write;       // WR, WRCP, WRA16, WRMAC16, with and without WRGB
+        std::int64_t rd, wr, wra16, wrgb, wrmac16, read_register, ewmul16;
+        PerBank act, act_group, pre, row_read, column_read_group, column_write, column_write_group, wr_group;
+    };
+
+    std::int32_t group(std::int32_t bank) const { return bank / banks_per_group_; }
+
+    const Machine::Timing& t_;
+    std::int32_t nRRDS_, nRRDL_;
+    std::int32_t banks_, banks_per_group_;
+    std::int32_t common_row_ = -1;  // row open in all banks, -1: none or not the same
+    std::int32_t open_banks_ = 0;
+    std::array<std::int32_t, max_banks> row_;  // -1: closed
+    Last last_;
+};
+
+class AimChannel {
+public:
+    AimChannel(const Machine& machine, int number, const TraceOptions& options, const std::string& trace_name);
+
+    // All ticks of cycles before `limit`.
+    void advance(std::int64_t limit) { run(limit, Until::limit); }
+    // An instruction decoded in the cycle up to which the channel has been advanced. False if some of it did not fit and waits.
+    bool offer(const TraceInstruction& instruction);
+    // After an offer that did not fit: the cycle at whose start all of it had been taken.
+    std::int64_t settle();
+    // After the offer of a blocking instruction: the cycle in which it calls back.
+    std::int64_t callback();
+
+    const std::array<std::int64_t, n_dram_commands>& commands() const { return commands_; }
+    const std::vector<TraceEntry>& schedule() const { return schedule_; }
+
+private:
+    static constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
+    enum class Until : std::uint8_t { limit, settled, called_back };
+
+    // Requests of one AiM instruction, or SYNC or EOC.
+    struct Run {
+        DramCommand command;
+        bool barrier;
+        std::int32_t bank, row;
+        std::int64_t count;
+        std::uint32_t line;
+    };
+    struct Ordinary {
+        DramCommand command;  // RD or WR
+        std::int32_t bank, row;
+        std::int64_t arrival;
+        std::uint32_t line;
+    };
+    using Queue = std::vector<Ordinary>;
+    struct Choice {
+        std::size_t index;     // the best request
+        DramCommand step;      // its next command
+        bool ready;            // which may issue
+        std::int64_t another;  // when the next request that is not ready becomes so; `never`: all are
+    };
+
+    void run(std::int64_t limit, Until until);
+    void serve_stream(std::int64_t bound, Until until);
+    void look_around(std::int64_t limit);
+    void sleep(std::int64_t limit, std::int64_t wake, bool refresh_counts);
+    bool take_waiting();
+    Choice best(const Queue& queue) const;
+    bool waits_on(std::int32_t bank) const;
+    void choose_mode();
+    void serve(Queue& queue, const Choice& choice);
+    void issue_refresh(DramCommand step);
+    bool issue_switch(DramCommand step, std::uint32_t line);
+    void served();
+    void fruitless(std::uint32_t line);
+    void take_head(std::int64_t count);
+    void issue_barrier();
+    void under_way(DramCommand command, std::int64_t cycle);
+    void push_read(std::int64_t due);
+    void record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch);
+    [[noreturn]] void no_end(std::uint32_t line) const;
+
+    const Machine::Timing& t_;
+    const Machine::AimSimulator& rules_;
+    AimBanks banks_;
+    const std::string& trace_name_;
+    const bool step_bursts_;
+    const std::int64_t record_limit_;
+    const int number_;
+
+    std::int64_t now_ = 0;  // next cycle to tick
+    bool register_mode_ = false;
+    bool write_mode_ = false;
+    std::vector<Run> aim_;      // the AiM queue and what of the last instruction waits for room in it
+    std::size_t aim_head_ = 0;
+    std::int64_t aim_requests_ = 0;
+    Queue read_, write_, active_;
+    TraceInstruction waiting_{};  // an instruction of which nothing has been taken yet
+    bool has_waiting_ = false;
+    std::int64_t refresh_at_;     // arrival of the next refresh request
+    std::int64_t refreshes_wanted_ = 0;
+
+    std::int64_t last_read_done_ = -1;     // completion of the youngest read under way: one a cycle, in order
+    std::int64_t writes_done_ = -1;        // completion of the last write under way
+    std::int64_t barrier_issued_ = -1;     // of the SYNC or EOC that has not called back
+    std::vector<std::int64_t> reads_behind_barrier_;
+    std::int64_t called_back_ = -1;        // of the blocking instruction; -1: not known
+    std::int64_t fruitless_ = 0;           // row and mode commands since a request was last served
+
+    std::array<std::int64_t, n_dram_commands> commands_{};
+    std::vector<TraceEntry> schedule_;
+};
+
+}  // namespace wordline
