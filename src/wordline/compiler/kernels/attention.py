@@ -432,25 +432,28 @@ def merge(
 ) -> tuple[Item, ...]:
     """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel in ``out``.
 
-    With few channels one pass adds all. Otherwise only the channels that hold a page are added, two at a time, onto a
-    float32 vector behind the parts.
+    With few channels one pass adds all. Otherwise only the channels that hold a page are added, as many a pass as it
+    has operands, onto a float32 vector behind the parts.
     """
     b, kv = Builder(), shape.kv
     all_at_once = merges_all_channels(machine, shape)
     channel_bytes = machine.scratch.bytes_per_channel
     more = None if all_at_once else _token_shape(b, shape)[1][1]
+    group_bytes = shape.group * shape.head_bytes
     for index, head in enumerate(heads):
-        for query, total in enumerate(sums[index]):
-            offset = (index * shape.group + query) * shape.head_bytes
-            place = out.offset + (head * shape.group + query) * shape.head_bytes
-            if more is None:
-                offsets = [channel * channel_bytes + offset for channel in range(kv.channels)]
-                _finish(machine, b, shape, [(partial, at, "bf16") for at in offsets], total, out, place)
-                continue
-            keep = len(heads) * shape.group * shape.head_bytes + (index * shape.group + query) * kv.head_dim * 4
-            first = (head % kv.channels) * channel_bytes + offset
+        keep = len(heads) * group_bytes + index * shape.group * kv.head_dim * 4
+        if more is not None:
+            first = (head % kv.channels) * channel_bytes + index * group_bytes
             _accumulate(machine, b, shape, partial, first, keep, more)
-            _finish(machine, b, shape, [(partial, keep, "f32")], total, out, place)
+        for query, total in enumerate(sums[index]):
+            place = out.offset + (head * shape.group + query) * shape.head_bytes
+            offset = index * group_bytes + query * shape.head_bytes
+            parts: list[Part]
+            if more is None:
+                parts = [(partial, channel * channel_bytes + offset, "bf16") for channel in range(kv.channels)]
+            else:
+                parts = [(partial, keep + query * kv.head_dim * 4, "f32")]
+            _finish(machine, b, shape, parts, total, out, place)
     return b.take()
 
 
@@ -471,26 +474,41 @@ def _accumulate(
     keep: int,
     channels: IntLike,
 ) -> None:
-    """Sum of the parts of ``channels`` channels from the one at ``first`` on (linear addresses wrap) to ``keep``."""
+    """Sum of a KV head's parts over ``channels`` channels, from the one at ``first`` on (linear addresses wrap).
+
+    The sum, for all query heads of the group, goes to ``keep`` as float32.
+    """
     shift = _log2(machine.scratch.bytes_per_channel)
+    at_once = machine.vector_unit.max_operands - 1
+    kept: Part = (partial, keep, "f32")
 
     def add(parts: list[Part]) -> None:
-        step = PassBuilder(machine, (shape.kv.head_dim,))
+        step = PassBuilder(machine, (shape.group * shape.kv.head_dim,))
         value = _load(step, parts[0])
         for part in parts[1:]:
             value = value + _load(step, part)
         step.store(value, partial, keep, (4,))
         b.passes(step.build())
 
+    def part(channel: IntLike) -> Part:
+        return partial, linear(b.calc("SHL", channel, shift, "channel")) + first, "bf16"
+
     add([(partial, first, "bf16")])
-    others = b.calc("SUB", linear(channels), 1, "others")
-    with b.loop(b.calc("SHR", others, 1, "pairs"), "pair") as pair:
-        near = b.calc("SHL", linear(pair) * 2 + 1, shift, "near")
-        far = b.calc("SHL", linear(pair) * 2 + 2, shift, "far")
-        add([(partial, keep, "f32"), (partial, linear(near) + first, "bf16"), (partial, linear(far) + first, "bf16")])
-    with b.loop(b.calc("AND", others, 1, "odd")):
-        last = b.calc("SHL", others, shift, "last")
-        add([(partial, keep, "f32"), (partial, linear(last) + first, "bf16")])
+    others = b.calc("SUB", channels, 1, "others")
+    turns = b.calc("SHR", b.calc("MUL", others, _reciprocal(at_once)), RECIPROCAL_BITS, "turns")
+    with b.loop(turns, "turn") as turn:
+        add([kept, *(part(linear(turn) * at_once + 1 + i) for i in range(at_once))])
+    done = b.calc("MUL", turns, at_once, "done")
+    with b.loop(linear(others) - done, "rest") as rest:
+        add([kept, part(linear(done) + rest + 1)])
+
+
+RECIPROCAL_BITS = 12
+"""Quotients of numbers of channels (below 2^6) by up to 2^6 are exact with this many bits of reciprocal."""
+
+
+def _reciprocal(divisor: int) -> int:
+    return -(-(1 << RECIPROCAL_BITS) // divisor)
 
 
 def _finish(
