@@ -15,12 +15,15 @@ from wordline.errors import WordlineError
 from wordline.isa import instruction_set
 from wordline.isa.assemble import assemble
 from wordline.isa.disassemble import disassemble
-from wordline.machines import load_machine
+from wordline.machines import Machine, load_machine
 from wordline.sim.fault import Fault
 from wordline.sim.reference import ReferenceDevice
 
 ISA = instruction_set("gddr6-aim")
 MACHINE = load_machine("gddr6-aim-chip")
+SMALL = load_machine(
+    "gddr6-aim-chip", {"organisation.channels": 3, "bank_unit.accumulators": 2, "scratch.bytes_per_channel": 8192}
+)
 SEEDS = st.integers(0, (1 << 32) - 1)
 
 
@@ -163,13 +166,13 @@ def test_programs_come_and_go() -> None:
 
 
 @settings(max_examples=15, deadline=None)
-@given(SEEDS)
-def test_random_programs_do_not_depend_on_the_interleaving(seed: int) -> None:
-    case = random_case(seed, MACHINE)
-    device = ReferenceDevice(MACHINE)
+@given(SEEDS, st.sampled_from([MACHINE, SMALL]))
+def test_random_programs_do_not_depend_on_the_interleaving(seed: int, machine: Machine) -> None:
+    case = random_case(seed, machine)
+    device = ReferenceDevice(machine)
     expected = run_case(device, case, device.execute)
     for order in range(2):
-        device = ReferenceDevice(MACHINE)
+        device = ReferenceDevice(machine)
         outcome = run_case(device, case, lambda slot, base, d=device, o=order: d.execute(slot, base, seed=o))
         assert not expected.difference(outcome)
 

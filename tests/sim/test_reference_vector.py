@@ -178,7 +178,7 @@ def test_masked_elements_are_stored_as_zero_and_skipped(device: ReferenceDevice)
 
 
 def test_reductions_of_nothing(device: ReferenceDevice) -> None:
-    for head in ("n0=1 n1=1 n2=4 low=2 high=2", "n0=0 n1=1 n2=4 high=4", "n0=1 n1=-5 n2=4 high=4"):
+    for head in ("n0=1 n1=1 n2=4 low=2 high=2", "n0=0 n1=1 n2=4 high=4", "n0=8388607 n1=-5 n2=8388607"):
         kinds = ("reductions kind=sum value=x0 shared=0", "reductions kind=max value=x0 shared=1")
         shared = vpass(device, head, "operands base=0 s2=4 dtype=f32", *kinds)
         assert shared[:2].tolist() == [0, np.float32(-np.inf).view(np.int32)]

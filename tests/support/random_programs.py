@@ -37,7 +37,7 @@ HOST_BYTES = 4096
 SLOTS = (0, 2)
 READ_ONLY_WORDS = 16
 OWN_WORDS = 16
-ARGUMENT_WORDS = 256
+ARGUMENT_WORDS = 512
 TABLE_WORD = 4096
 
 #: Extents of vector passes.
@@ -132,7 +132,7 @@ def random_case(seed: int, machine: Machine, *, phases: int = 3, length: int = 1
 
     Args:
         seed: the same seed gives the same case.
-        machine: 2 channels or more, 16 banks; sizes are taken from it.
+        machine: 2 to 8 channels; sizes are taken from it.
         phases: number of phases before the last one.
         length: statements of each stream in a phase, at most.
         row_commands: emit ACT16, PREA, REF and TMOD too (they change no data).
@@ -529,8 +529,9 @@ class _Writer:
         """Length, first position below ``limit``, scratch offset; none if this stream owns no scratch."""
         if not self.zone_bytes:
             return None
-        count, (first,) = self.burst(limit)
-        return count, first, self.scratch(min(limit, self.zone_bytes // 32))
+        fitting = self.zone_bytes // 32
+        count, (first, _) = self.burst(limit, fitting)
+        return count, first, self.scratch(min(limit, fitting))
 
     def rd(self) -> None:
         if burst := self._scratch_burst(self.g.columns):
@@ -643,13 +644,15 @@ class _Writer:
             ]
         if not result and self.random.random() < 0.2:
             strides[self.random.randrange(3)] = 0
+        if sum(max(n - 1, 0) * abs(s) for n, s in zip(shape, strides, strict=True)) > self.zone_bytes - 2 * size:
+            strides = [0, 0, 0]
         reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True) if n > 0]
         below, above = -sum(r for r in reach if r < 0), sum(r for r in reach if r > 0)
         low, high = self.zone + below, self.zone + self.zone_bytes - above - size
         if self.zone_bytes == self.g.bpc:  # all of scratch is ours: anywhere, wrapping included
             low, high = 0, self.g.space - size
         low = -(-low // size) * size
-        base = self.within(low, max(low, high // size * size), size)
+        base = self.within(low, high // size * size, size)
         # Any channel for the origin and channel strides for the outer indices; the space is cyclic.
         base = affine(base.imm + self.random.randint(-2, self.g.channels) * self.g.bpc, *base.terms)
         for index in (0, 1):

@@ -103,6 +103,8 @@ def execute_pass(state: Any, o: SimpleNamespace) -> None:
     registers. Raises ``OperandError`` for too many elements, misaligned addresses and rotation of an odd extent.
     """
     shape = (max(o.n0, 0), max(o.n1, 0), max(o.n2, 0))
+    if 0 in shape:
+        shape = (0, 0, 0)
     _check(state, shape, o)
     n = shape[0] * shape[1] * shape[2]
     index = np.arange(n)
