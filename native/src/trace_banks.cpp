@@ -91,7 +91,7 @@ std::int64_t AimBanks::ready(DramCommand command, std::int32_t bank) const {
             return std::max({mode, last_.act_any + t_.nRAS, last_.pre_any + t_.nRP, last_.row_read_any + t_.nRTP,
                              last_.column_write_any + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE});
         case DramCommand::refab:
-            return std::max(mode, last_.pre_any + t_.nRP);
+            return std::max({mode, last_.pre_any + t_.nRP, last_.act_any + t_.nRC});
         case DramCommand::tmod:
             break;
     }

@@ -61,6 +61,7 @@ def intervals(machine: Machine) -> list[tuple[set[str], set[str], str, int]]:
         (precharge, activate, "bank", t.nRP),
         (precharge, precharge, "bank", t.nRP),
         (precharge, {"REFab"}, "channel", t.nRP),
+        (activate, {"REFab"}, "channel", t.nRC),
         ({"REFab"}, activate, "channel", t.nRFC),
         (READS, READS, "channel", t.nCCDS),
         (WRITES, WRITES, "channel", t.nCCDS),

@@ -18,7 +18,7 @@ from typing import Protocol
 import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
-from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score
+from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score, timing
 from wordline.cli.output import print_json
 from wordline.errors import WordlineError
 
@@ -41,7 +41,17 @@ class Command(Protocol):
         """Do it and return the exit code; raise WordlineError for what the user can cure."""
 
 
-COMMANDS: tuple[Command, ...] = (generate, compile_command, score, inspect, disasm, devices, limits, doctor)
+COMMANDS: tuple[Command, ...] = (
+    generate,
+    compile_command,
+    score,
+    inspect,
+    disasm,
+    timing,
+    devices,
+    limits,
+    doctor,
+)
 
 
 def build_parser() -> argparse.ArgumentParser:

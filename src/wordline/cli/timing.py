@@ -1,0 +1,61 @@
+"""``wordline timing``: how long a program in the public simulator's trace language takes."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from wordline.cli.options import add_json_option, add_machine_options, machine_of
+from wordline.cli.output import print_json, print_tables, table
+from wordline.machines import Machine
+from wordline.sim.traces import PROFILES, TraceTime, time_trace
+
+NAME = "timing"
+HELP = "cycles of an AiM trace, as the public simulator counts them or by our own rules"
+
+DEFAULT_MACHINE = "gddr6-aim-card"
+DEFAULT_PROFILE = "aim-simulator"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("trace", metavar="TRACE", type=Path, help="a file in the language of the public AiM simulator")
+    parser.add_argument(
+        "--profile", choices=tuple(PROFILES), default=DEFAULT_PROFILE, help="whose rules (default: %(default)s)"
+    )
+    add_machine_options(parser)
+    parser.set_defaults(machine=DEFAULT_MACHINE)
+    add_json_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Time the trace."""
+    machine = machine_of(args)
+    time = time_trace(machine, args.profile, args.trace)
+    if args.json:
+        print_json(_document(machine, args, time))
+        return 0
+    channels = len(time.channels)
+    rows = [[command, f"{count:,}", f"{count / max(channels, 1):,.1f}"] for command, count in time.commands.items()]
+    print_tables(
+        f"{args.trace}: {time.cycles:,} cycles, {time.nanoseconds:,.1f} ns of device time",
+        f"profile {args.profile} of machine {machine.name} ({machine.hash[:12]})",
+        f"{time.lines:,} instructions for {channels} channels ({time.simulated_channels} groups of alike ones)",
+        "",
+        table("DRAM commands", ["command", "all channels", "a channel"], rows),
+    )
+    return 0
+
+
+def _document(machine: Machine, args: argparse.Namespace, time: TraceTime) -> dict[str, Any]:
+    return {
+        "trace": str(args.trace),
+        "profile": args.profile,
+        "machine": {"name": machine.name, "hash": machine.hash},
+        "cycles": time.cycles,
+        "ns": time.nanoseconds,
+        "instructions": time.lines,
+        "channels": list(time.channels),
+        "commands": dict(time.commands),
+    }
