@@ -10,6 +10,9 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import baseline
 from benchmarks.suite import CARD, CASES, CHIP, Attention, Case, Decode, Gemv, key, machine_of, measure
+from wordline.artifact import Artifact
+from wordline.engine import Session, Want
+from wordline.runtime import DeviceSpec, Residency, open_device
 
 SMALL: tuple[Case, ...] = (
     Gemv(CHIP, 192, 576),
@@ -92,3 +95,12 @@ def test_an_unknown_case_lists_those_there_are(capsys: pytest.CaptureFixture[str
         command.main(["--only", "no such case"])
     assert caught.value.code == 2
     assert key(CASES[0]) in capsys.readouterr().err
+
+
+def test_the_decode_step_is_what_a_session_takes(smollm2_artifact: Artifact) -> None:
+    """The suite's model without weights, and the real one driven by the engine."""
+    case = Decode(CHIP, "SmolLM2-135M", 1024)
+    model = Residency(open_device(DeviceSpec("null", smollm2_artifact.machine))).acquire(smollm2_artifact)
+    with Session(model) as session:
+        session.skip_to(case.context - 1)
+        assert session.step(0, Want.NEXT).cycles == measure(case).cycles
