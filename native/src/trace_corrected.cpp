@@ -51,6 +51,7 @@ TraceTiming CorrectedTraces::run(std::string_view text, const std::string& name,
         for (std::size_t part = 0; part < parts.size(); ++part) {
             if ((instruction.channels & parts[part]) != 0) {
                 channels[part].access(instruction.command, command);
+                check_trace_cycle(channels[part].now(), name, instruction.line);
             }
         }
     }

@@ -60,6 +60,7 @@ TraceTiming AimSimulator::run(std::string_view text, const std::string& name, co
                 cycle = std::max(cycle, channel.callback() + 1);
             }
         }
+        check_trace_cycle(cycle, name, instruction.line);
     }
     result.cycles = cycle;  // the trace ends with EOC, which every channel calls back
 

@@ -273,6 +273,7 @@ private:
     // Decimal or 0x hexadecimal; -1 if it is no number or beyond 64 bit.
     static std::int64_t number(std::string_view text) {
         const bool hexadecimal = text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+        constexpr auto highest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         std::uint64_t value = 0;
         if (hexadecimal) {
             for (const char c : text.substr(2)) {
@@ -285,10 +286,11 @@ private:
             }
         } else {
             for (const char c : text) {
-                if (c < '0' || c > '9' || value > std::uint64_t{900'000'000'000'000'000}) {
+                const auto digit = static_cast<std::uint64_t>(c - '0');
+                if (c < '0' || c > '9' || value > (highest - digit) / 10) {
                     return -1;
                 }
-                value = value * 10 + static_cast<std::uint64_t>(c - '0');
+                value = value * 10 + digit;
             }
         }
         return static_cast<std::int64_t>(value);
@@ -337,6 +339,12 @@ std::vector<std::uint32_t> alike_channels(std::span<const TraceInstruction> trac
     }
     std::sort(parts.begin(), parts.end(), [](std::uint32_t a, std::uint32_t b) { return std::countr_zero(a) < std::countr_zero(b); });
     return parts;
+}
+
+void check_trace_cycle(std::int64_t cycle, const std::string& name, std::uint32_t line) {
+    if (cycle > std::int64_t{1} << 56) [[unlikely]] {
+        throw Error("bad-trace", "the trace takes more than 2^56 cycles", name + ":" + std::to_string(line), "split it, or check its sizes");
+    }
 }
 
 void spread_schedule(std::vector<TraceEntry>& schedule, std::span<const std::uint32_t> parts) {

@@ -65,9 +65,7 @@ public:
     void command(const ChannelCommand& command);
     // A burst of column or register commands, those that device programs do not have included.
     void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
-    // Cycle after the last issue, and after the last effect, so far.
-    std::int64_t now() const { return now_; }
-    std::int64_t landed() const { return landed_; }
+    std::int64_t now() const { return now_; }  // issue slot of the next instruction
     ChannelSummary finish();
 
 private:

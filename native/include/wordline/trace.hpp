@@ -78,6 +78,9 @@ private:
     Machine machine_;
 };
 
+// Throws Error("bad-trace") for a trace that has reached a cycle beyond what the models count to (years of device time).
+void check_trace_cycle(std::int64_t cycle, const std::string& name, std::uint32_t line);
+
 // Copies the recorded commands of one channel to all of `channels`, and puts the whole in order.
 void spread_schedule(std::vector<TraceEntry>& schedule, std::span<const std::uint32_t> parts);
 

@@ -1,0 +1,59 @@
+"""``wordline timing``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.micro_traces import FOLDER
+from wordline.cli import main
+
+TRACE = FOLDER / "micro_traces" / "micro_wr_bias_mac_rd_mac.trace"
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timing", str(TRACE), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["machine"]["name"] == "gddr6-aim-card"
+    assert (document["profile"], document["trace"]) == ("aim-simulator", str(TRACE))
+    assert (document["cycles"], document["ns"], document["instructions"]) == (286, 143.0, 4)
+    assert document["channels"] == [31]
+    assert document["commands"] == {"ACT16": 1, "TMOD": 3, "MAC16": 64, "WRMAC16": 1, "RDMAC16": 1}
+
+
+def test_text_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["timing", str(TRACE), "--profile", "corrected", "--set", "refresh.enabled=false"]) == 0
+    shown = capsys.readouterr().out
+    # Read out in cycle 281 as there; the total counts until the data are in scratch.
+    assert "293 cycles, 146.5 ns of device time" in shown
+    assert "profile corrected of machine gddr6-aim-card+refresh.enabled=false" in shown
+    assert "4 instructions for 1 channels (2 groups of alike ones)" in shown
+    assert "MAC16" in shown
+
+
+def test_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = FOLDER / "micro_traces" / "micro_wr_sbk_1.trace"
+    cycles = []
+    for overtaking in ("true", "false"):
+        assert main(["timing", str(trace), "--set", f"aim_simulator.overtaking={overtaking}", "--json"]) == 0
+        cycles.append(json.loads(capsys.readouterr().out)["cycles"])
+    assert cycles == [3, 38]  # a lone write is never executed there; without that defect EOC waits for its end
+
+
+def test_errors(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    bad = tmp_path / "bad.trace"
+    bad.write_text("AiM MAC_ABK 64 0x1\nAiM EOC\n")
+    assert main(["timing", str(bad), "--json"]) == 2
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["error"] == {
+        "code": "bad-trace",
+        "what": "MAC_ABK lacks its field row",
+        "where": f"{bad}:1",
+        "remedy": "expected 'AiM MAC_ABK opsize channel_mask row'",
+    }
+    assert streams.err.startswith("error[bad-trace]: MAC_ABK lacks its field row\n")
+    assert main(["timing", str(tmp_path / "none.trace")]) == 2
+    assert "No such file" in capsys.readouterr().err
+    assert main(["timing", str(tmp_path)]) == 2
