@@ -57,6 +57,15 @@ nb::list trace_list(const TimingResult& result) {
     return entries;
 }
 
+nb::list access_list(const TimingResult& result) {
+    nb::list entries;
+    for (const wordline::Access& a : result.accesses) {
+        const char* const name = a.wait ? "WAIT" : wordline::dram_command_names[static_cast<std::size_t>(a.command)];
+        entries.append(nb::make_tuple(a.cycle, a.channel, name, a.count, a.bank, a.row));
+    }
+    return entries;
+}
+
 template <std::size_t n>
 nb::tuple names(const std::array<const char*, n>& list) {
     nb::list result;
@@ -129,6 +138,7 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro("ends", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::end); })
         .def_prop_ro("refresh_charges", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refresh_charge); })
         .def_prop_ro("refreshes", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refreshes); })
+        .def_prop_ro("accesses", &access_list, "(cycle, channel, command or WAIT, count, bank, row) of every burst and wait, if asked for.")
         .def_prop_ro("trace", &trace_list, "(cycle, channel, command, bank, row, column) of every DRAM command, if it was asked for.");
 
     nb::class_<Model>(m, "TimingModel", "Cycle model of device programs (profile `corrected`).")
@@ -138,10 +148,10 @@ void bind_timing(nb::module_& m) {
         .def(
             "run",
             [](const Model& model, std::int64_t slot, std::int64_t argument_base, const Words& cmem, bool trace, bool step_bursts,
-               bool share_channels, std::uint64_t instruction_limit) {
-                return model.run(slot, argument_base, cmem, {trace, step_bursts, share_channels, instruction_limit});
+               bool accesses, bool share_channels, std::uint64_t instruction_limit) {
+                return model.run(slot, argument_base, cmem, {trace, step_bursts, accesses, share_channels, instruction_limit});
             },
             nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
-            nb::arg("step_bursts") = false, nb::arg("share_channels") = true, nb::arg("instruction_limit") = wordline::no_instruction_limit,
+            nb::arg("step_bursts") = false, nb::arg("accesses") = false, nb::arg("share_channels") = true, nb::arg("instruction_limit") = wordline::no_instruction_limit,
             "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero. Raises wordline.sim.fault.Fault.");
 }

@@ -109,28 +109,47 @@ std::int64_t ChannelTiming::signal(std::uint32_t instruction) {
     return effect;
 }
 
-void ChannelTiming::command(const ChannelCommand& c) {
-    instruction_ = c.instruction;
-    switch (c.opcode) {
+bool burst_command(Opcode opcode, DramCommand& command) {
+    switch (opcode) {
         case Opcode::Mac16:
-            return burst(DramCommand::mac16, c);
+            command = DramCommand::mac16;
+            return true;
         case Opcode::Mac:
-            return burst(DramCommand::mac, c);
+            command = DramCommand::mac;
+            return true;
         case Opcode::Rd:
-            return burst(DramCommand::rd, c);
+            command = DramCommand::rd;
+            return true;
         case Opcode::Wr:
         case Opcode::Wre:
-            return burst(DramCommand::wr, c);
+            command = DramCommand::wr;
+            return true;
         case Opcode::Rdcp:
-            return burst(DramCommand::rdcp, c);
+            command = DramCommand::rdcp;
+            return true;
         case Opcode::Wrcp:
-            return burst(DramCommand::wrcp, c);
+            command = DramCommand::wrcp;
+            return true;
         case Opcode::Wrgb:
-            return burst(DramCommand::wrgb, c);
+            command = DramCommand::wrgb;
+            return true;
         case Opcode::Wrmac16:
-            return burst(DramCommand::wrmac16, c);
+            command = DramCommand::wrmac16;
+            return true;
         case Opcode::Rdmac16:
-            return burst(DramCommand::rdmac16, c);
+            command = DramCommand::rdmac16;
+            return true;
+        default:
+            return false;
+    }
+}
+
+void ChannelTiming::command(const ChannelCommand& c) {
+    instruction_ = c.instruction;
+    if (DramCommand column{}; burst_command(c.opcode, column)) {
+        return burst(column, c);
+    }
+    switch (c.opcode) {
         case Opcode::Act:
             return open_rows(DramCommand::act, c.bank, c.row);
         case Opcode::Act16:

@@ -103,7 +103,9 @@ protected:
 
 class ChannelSink : public Sink {
 public:
-    ChannelSink(Submission& submission, std::size_t lane, const ChannelTiming& timing) : Sink(submission, lane), timing_(timing) {}
+    // `accesses` may be null.
+    ChannelSink(Submission& submission, std::size_t lane, const ChannelTiming& timing, int channel, std::vector<Access>* accesses)
+        : Sink(submission, lane), timing_(timing), channel_(channel), accesses_(accesses) {}
 
     bool wait(int signal, std::int32_t value, std::uint32_t instruction) {
         const std::int64_t cycle = release(signal, value);
@@ -112,11 +114,22 @@ public:
         }
         timing_.hold(cycle, submission_.wait_cause(signal), instruction);
         timing_.slot(instruction);
+        if (accesses_ != nullptr) {
+            accesses_->push_back({timing_.now() - 1, channel_, true, DramCommand::act, 0, -1, -1});
+        }
         return true;
     }
     void signal(int signal, std::uint32_t instruction) { increment(signal, timing_.signal(instruction)); }
     void scalar(Opcode, std::uint32_t instruction) { timing_.slot(instruction); }
-    void command(const ChannelCommand& command) { timing_.command(command); }
+    void command(const ChannelCommand& command) {
+        timing_.command(command);
+        if (DramCommand column{}; accesses_ != nullptr && burst_command(command.opcode, column)) {
+            const bool registers = column == DramCommand::wrgb || column == DramCommand::wrmac16 || column == DramCommand::rdmac16;
+            const bool one_bank = !registers && column != DramCommand::mac16;
+            accesses_->push_back({timing_.now() - 1, channel_, false, column, command.count, one_bank ? command.bank : -1,
+                                  registers ? -1 : command.row});
+        }
+    }
     void pass(const PassCommand&) {}          // loading a program refuses these in a channel stream
     void transfer(const TransferCommand&) {}
 
@@ -124,6 +137,8 @@ public:
 
 private:
     ChannelTiming timing_;
+    int channel_;
+    std::vector<Access>* accesses_;
 };
 
 // The vector unit or the link: one thing at a time.
@@ -250,6 +265,8 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
     result.streams.resize(program.streams.size());
     result.channels.resize(static_cast<std::size_t>(machine_.organisation.channels));
 
+    std::vector<Access>* const accesses = options.accesses ? &result.accesses : nullptr;
+
     std::vector<std::vector<Channels>> channels(program.streams.size());
     std::vector<std::unique_ptr<Runner<SerialSink>>> serial(program.streams.size());
     for (std::size_t s = 0; s < program.streams.size(); ++s) {
@@ -259,13 +276,14 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         std::size_t lanes = 1;
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
-            const auto groups = channel_groups(stream, machine_.organisation.channels, options.share_channels && !options.trace);
+            const auto groups = channel_groups(stream, machine_.organisation.channels, options.share_channels && !options.trace && !options.accesses);
             lanes = groups.size();
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 const ChannelTiming start(machine_, groups[lane].front(), timing.causes.data(), options.trace ? &result.trace : nullptr,
                                           options.step_bursts);
                 channels[s].push_back({groups[lane], std::make_unique<Runner<ChannelSink>>(submission, static_cast<int>(s), groups[lane].front(),
-                                                                                          argument_base, options.instruction_limit, lane, start)});
+                                                                                          argument_base, options.instruction_limit, lane, start,
+                                                                                          groups[lane].front(), accesses)});
             }
             result.simulated_channels += static_cast<std::int32_t>(lanes);
         } else {
@@ -327,8 +345,9 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
     for (ChannelSummary& channel : result.channels) {
         channel.causes[static_cast<std::size_t>(Cause::tail)] = result.cycles - channel.end - channel.refresh_charge;
     }
-    std::stable_sort(result.trace.begin(), result.trace.end(),
-                     [](const TraceEntry& a, const TraceEntry& b) { return std::pair(a.cycle, a.channel) < std::pair(b.cycle, b.channel); });
+    const auto earlier = [](const auto& a, const auto& b) { return std::pair(a.cycle, a.channel) < std::pair(b.cycle, b.channel); };
+    std::stable_sort(result.trace.begin(), result.trace.end(), earlier);
+    std::stable_sort(result.accesses.begin(), result.accesses.end(), earlier);
     return result;
 }
 

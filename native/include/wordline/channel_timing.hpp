@@ -47,6 +47,9 @@ struct ChannelSummary {
     std::array<std::int64_t, n_dram_commands> commands{};
 };
 
+// The DRAM command of a burst instruction; false for instructions that are no burst.
+bool burst_command(Opcode opcode, DramCommand& command);
+
 // Throws Error("bad-machine") for a machine that the model does not implement or whose refresh cannot keep up.
 void check_timing_machine(const Machine& machine);
 

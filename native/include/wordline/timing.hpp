@@ -14,8 +14,18 @@ namespace wordline {
 struct TimingOptions {
     bool trace = false;           // record every DRAM command
     bool step_bursts = false;     // issue every column by itself, for tests of the closed form
+    bool accesses = false;        // record what each channel instruction did, see Access
     bool share_channels = true;   // simulate one channel for all where they cannot differ
     std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
+};
+
+// A channel instruction that reads or writes columns or registers, or a WAIT: what another command processor would have to do.
+struct Access {
+    std::int64_t cycle;  // in which it issued, or its last command
+    std::int32_t channel;
+    bool wait;
+    DramCommand command;
+    std::int32_t count, bank, row;  // bank and row are -1 where the command has none
 };
 
 // What one stream did, by index of instruction.
@@ -31,6 +41,7 @@ struct TimingResult {
     std::vector<ChannelSummary> channels;  // causes of each sum to `cycles`
     std::vector<StreamTiming> streams;
     std::vector<TraceEntry> trace;         // in order of cycle, then channel
+    std::vector<Access> accesses;          // in order of cycle, then channel
     std::int32_t simulated_channels = 0;
 };
 

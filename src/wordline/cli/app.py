@@ -18,7 +18,7 @@ from typing import Protocol
 import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
-from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score, timing
+from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score, timing, trace
 from wordline.cli.output import print_json
 from wordline.errors import WordlineError
 
@@ -48,6 +48,7 @@ COMMANDS: tuple[Command, ...] = (
     inspect,
     disasm,
     timing,
+    trace,
     devices,
     limits,
     doctor,
