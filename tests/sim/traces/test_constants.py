@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +77,14 @@ NOT_OURS = {"timing.nRRDS", "timing.nRRDL", "timing.nFAW"} | {
 def test_our_own_rules_use_it_or_not(path: str) -> None:
     changes = schedules(flipped(path), "corrected") != PUBLISHED["corrected"]
     assert changes == (path not in NOT_OURS)
+
+
+def test_the_documentation_names_every_switch_and_test() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "timing.md").read_text(encoding="utf-8")
+    section = page[page.index("## 10.") :]
+    named = set(re.findall(r"`(?:aim_simulator\.)?(\w+)`", section))
+    assert {f.name for f in fields(AimSimulator)} <= named
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    pins = [name for name in named if name.startswith("test_")]
+    assert len(pins) >= 6
+    assert [name for name in pins if f"def {name}(" not in tests] == []
