@@ -54,7 +54,7 @@ class HeadWork(Protocol):
         """What needs data and comes before the first page."""
 
     def run(self, head: Head, more: bool) -> None:
-        """All pages and the read-out; if there are ``more`` heads, also prepare and begin the next one."""
+        """All pages and the read-out; with ``more`` heads, and a page of this one, also prepare and begin the next."""
 
 
 def _entries(shape: AttentionShape) -> int:
@@ -91,9 +91,21 @@ def each_head(
     work.prepare(first)
     prologue = b.take()
     work.begin(first)
-    if len(heads) > 1:
-        with b.loop(len(heads) - 1, "head") as index:
-            work.run(_head(b, shape, linear(index) + heads.start, linear(index)), True)
-        first = _head(b, shape, linear(heads[-1]), linear(len(heads) - 1))
-    work.run(first, False)
+    if len(heads) == 1:
+        work.run(first, False)
+        return prologue, b.take()
+
+    def visit(index: Linear, more: bool) -> None:
+        head = _head(b, shape, index + heads.start, index)
+        before = _head(b, shape, index + (heads.start - 1), index)
+        # A head with a page prepares the one after it; after one without, a head prepares itself.
+        alone = b.calc("LT", before.any, head.any, "alone")
+        with b.loop(b.calc("MIN", alone, index, "unprepared")):
+            work.prepare(head)
+            work.begin(head)
+        work.run(head, more)
+
+    with b.loop(len(heads) - 1, "head") as index:
+        visit(linear(index), True)
+    visit(linear(len(heads) - 1), False)
     return prologue, b.take()

@@ -57,12 +57,6 @@ class _Score:
     def run(self, head: Head, more: bool) -> None:
         b = self.b
         each_page(b, self.shape, head, lambda page, last: self._page(head, page, last, more))
-        if more:
-            # Nothing was accumulated: only the next head's row and query are missing.
-            with b.loop(b.calc("SUB", 1, head.any, "no_page")):
-                b.extend(turn_row(head.next_row(b, self.shape)))
-                if self.resident:
-                    self._fill(head, 1, 0)
 
     def _zero(self, visit: int) -> None:
         self.b.emit("WRMAC16", accumulator=0, count=len(self.visits[visit]), source=Address(self.zeros))

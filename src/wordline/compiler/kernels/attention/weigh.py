@@ -89,9 +89,6 @@ class _Weigh:
             final = more and number == len(self.turns) - 1
             with b.loop(1 if self.idle_too else head.any):
                 self._finish(head, turn, final)
-            if final and not self.idle_too:
-                with b.loop(b.calc("SUB", 1, head.any, "no_page")):
-                    b.extend(turn_row(linear(head.next_row(b, self.shape)) + self._first_row(self.turns[0])))
 
     def _first_row(self, turn: _Turn) -> int:
         """First DRAM row of V that the turn reads, from the start of a page."""
