@@ -93,6 +93,44 @@ std::int64_t AimChannel::callback() {
     return called_back_;
 }
 
+// --- repetition ----------------------------------------------------------------------------------------------------------------------
+
+bool AimChannel::is_idle() const {
+    return aim_requests_ == 0 && read_.empty() && write_.empty() && active_.empty() && !has_waiting_ && refreshes_wanted_ == 0 &&
+           barrier_issued_ < 0;
+}
+
+AimChannel::Snapshot AimChannel::snapshot(std::int64_t cycle) const {
+    return {banks_, cycle, now_, last_read_done_, writes_done_, refresh_at_, register_mode_, write_mode_, commands_};
+}
+
+bool AimChannel::repeats(const Snapshot& before, std::int64_t cycle) const {
+    const std::int64_t shift = cycle - before.cycle;
+    const std::int64_t forgotten = cycle - banks_.horizon();
+    const auto alike = [&](std::int64_t time, std::int64_t earlier) {
+        return time == earlier + shift || (time <= forgotten && earlier <= forgotten - shift);
+    };
+    return is_idle() && now_ == before.now + shift && refresh_at_ == before.refresh_at && register_mode_ == before.register_mode &&
+           write_mode_ == before.write_mode && alike(last_read_done_, before.last_read_done) && alike(writes_done_, before.writes_done) &&
+           banks_.repeats(before.banks, cycle, shift);
+}
+
+std::int64_t AimChannel::room(const Snapshot& before, std::int64_t cycle) const {
+    return refresh_at_ == never ? never : std::max<std::int64_t>(0, refresh_at_ - cycle) / (cycle - before.cycle);
+}
+
+void AimChannel::repeat(const Snapshot& before, std::int64_t cycle, std::int64_t times, std::int32_t row) {
+    const std::int64_t shift = (cycle - before.cycle) * times;
+    banks_.repeat(cycle, shift, row);
+    for (std::int64_t* const time : {&last_read_done_, &writes_done_}) {
+        *time += *time > cycle - banks_.horizon() ? shift : 0;
+    }
+    now_ += shift;
+    for (std::size_t i = 0; i < n_dram_commands; ++i) {
+        commands_[i] += (commands_[i] - before.commands[i]) * times;
+    }
+}
+
 // --- from event to event -------------------------------------------------------------------------------------------------------------
 
 void AimChannel::run(std::int64_t limit, Until until) {

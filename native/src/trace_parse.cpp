@@ -10,7 +10,8 @@
 namespace wordline {
 namespace {
 
-constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max(), any = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t below_2_30 = (std::int64_t{1} << 30) - 1;
 
 enum class Field : std::uint8_t { opsize, gpr, mask, bank, row, id, data, channel };
 
@@ -63,7 +64,47 @@ constexpr Form cfr_access{"CFR", TraceOp::host, DramCommand::act, 2, {id, data}}
 constexpr Form memory_access{"MEM", TraceOp::request, DramCommand::rd, 3, {channel, bank, row}};
 constexpr std::int64_t n_cfr = 3, cfr_activation_function = 2;
 
-bool separates(char c) { return c == ' ' || c == '\t' || c == ',' || c == '\r'; }
+enum class Class : std::uint8_t { text, separator, newline };
+
+constexpr std::array<Class, 256> classes = [] {
+    std::array<Class, 256> table{};
+    for (const char c : {' ', '\t', ',', '\r'}) {
+        table[static_cast<unsigned char>(c)] = Class::separator;
+    }
+    table['\n'] = Class::newline;
+    return table;
+}();
+
+Class class_of(char c) { return classes[static_cast<unsigned char>(c)]; }
+
+constexpr std::array<std::int8_t, 256> digits = [] {
+    std::array<std::int8_t, 256> table{};
+    table.fill(-1);
+    for (int digit = 0; digit < 16; ++digit) {
+        table[static_cast<unsigned char>("0123456789abcdef"[digit])] = table[static_cast<unsigned char>("0123456789ABCDEF"[digit])] =
+            static_cast<std::int8_t>(digit);
+    }
+    return table;
+}();
+
+int digit_of(char c) { return digits[static_cast<unsigned char>(c)]; }
+
+// The first 8 characters of a name, zeros behind a shorter one.
+constexpr std::uint64_t name_key(std::string_view name) {
+    std::uint64_t key = 0;
+    for (std::size_t i = 0; i < name.size() && i < 8; ++i) {
+        key |= std::uint64_t{static_cast<unsigned char>(name[i])} << 8 * i;
+    }
+    return key;
+}
+
+constexpr std::array<std::uint64_t, forms.size()> form_keys = [] {
+    std::array<std::uint64_t, forms.size()> keys{};
+    for (std::size_t i = 0; i < forms.size(); ++i) {
+        keys[i] = name_key(forms[i].name);
+    }
+    return keys;
+}();
 
 // At most 40 characters of a text, fit to be shown.
 std::string shown(std::string_view text) {
@@ -79,17 +120,21 @@ std::string shown(std::string_view text) {
 class Parser {
 public:
     Parser(std::string_view text, const std::string& name, const TraceForm& form)
-        : at_(text.data()), end_(text.data() + text.size()), name_(name), form_(form), all_(static_cast<std::uint32_t>((std::uint64_t{1} << form.channels) - 1)) {}
+        : at_(text.data()),
+          end_(text.data() + text.size()),
+          name_(name),
+          form_(form),
+          all_(static_cast<std::uint32_t>((std::uint64_t{1} << form.channels) - 1)),
+          limits_{largest, any, all_, form.banks - 1, below_2_30, any, below_2_30, form.channels - 1} {}
 
     std::vector<TraceInstruction> run() {
-        std::vector<TraceInstruction> trace;
-        trace.reserve(std::min<std::size_t>(static_cast<std::size_t>(end_ - at_) / 16 + 1, std::size_t{1} << 20));
+        trace_.reserve(std::min<std::size_t>(static_cast<std::size_t>(end_ - at_) / 16 + 1, std::size_t{1} << 20));
         while (at_ != end_) {
             ++line_;
             if (const std::string_view first = token(); !first.empty()) {
-                trace.push_back(instruction(first));
-                if (trace.back().op == TraceOp::eoc) {
-                    return trace;
+                instruction(first);
+                if (trace_.back().op == TraceOp::eoc) {
+                    return std::move(trace_);
                 }
             }
             next_line();
@@ -104,14 +149,14 @@ private:
 
     // The next token of the line; empty at its end or at a comment.
     std::string_view token() {
-        while (at_ != end_ && separates(*at_)) {
+        while (at_ != end_ && class_of(*at_) == Class::separator) {
             ++at_;
         }
         if (at_ == end_ || *at_ == '\n' || *at_ == '#') {
             return {};
         }
         const char* const start = at_;
-        while (at_ != end_ && *at_ != '\n' && !separates(*at_)) {
+        while (at_ != end_ && class_of(*at_) == Class::text) {
             ++at_;
         }
         return {start, static_cast<std::size_t>(at_ - start)};
@@ -127,15 +172,17 @@ private:
         }
     }
 
-    TraceInstruction instruction(std::string_view first) {
+    // Reads the rest of a line and adds its instruction.
+    void instruction(std::string_view first) {
         if (first == "AiM") {
             std::string_view name = token();
             if (name.starts_with("ISR_")) {
                 name.remove_prefix(4);
             }
-            for (const Form& form : forms) {
-                if (form.name == name) {
-                    return read("AiM ", form);
+            const std::uint64_t key = key_of(name);
+            for (std::size_t i = 0; i < forms.size(); ++i) {
+                if (form_keys[i] == key && forms[i].name.size() == name.size() && (name.size() <= 8 || forms[i].name == name)) {
+                    return read("AiM ", forms[i]);
                 }
             }
             if (name == "WR_AFLUT") {
@@ -153,9 +200,9 @@ private:
                 return access_cfr(kind);
             }
             if (where == "MEM") {
-                TraceInstruction access = read(kind, memory_access);
-                access.command = first == "W" ? DramCommand::wr : DramCommand::rd;
-                return access;
+                read(kind, memory_access);
+                trace_.back().command = first == "W" ? DramCommand::wr : DramCommand::rd;
+                return;
             }
             refuse(where.empty() ? "the line ends after " + std::string(first) : shown(where) + " cannot be accessed", "GPR, CFR or MEM after " + std::string(first));
         }
@@ -170,71 +217,63 @@ private:
         refuse(name.empty() ? "the line ends after AiM" : shown(name) + " is not an AiM instruction", "one of " + known);
     }
 
-    TraceInstruction access_cfr(const char* kind) {
-        std::array<std::int64_t, 4> values{};
-        fields(kind, cfr_access, values);
-        if (values[0] >= n_cfr) {
-            refuse("there is no CFR " + std::to_string(values[0]), "0 (BROADCAST), 1 (EWMUL_BG) or 2 (AFM)");
+    void access_cfr(const char* kind) {
+        read(kind, cfr_access);
+        const std::int64_t number = values_[static_cast<std::size_t>(id)];
+        if (number >= n_cfr) {
+            refuse("there is no CFR " + std::to_string(number), "0 (BROADCAST), 1 (EWMUL_BG) or 2 (AFM)");
         }
-        if (*kind == 'W' && values[0] == cfr_activation_function) {
-            function_ = static_cast<std::int32_t>(values[1]);
+        if (*kind == 'W' && number == cfr_activation_function) {
+            function_ = static_cast<std::int32_t>(values_[static_cast<std::size_t>(data)]);
         }
-        return {TraceOp::host, DramCommand::act, 0, 0, -1, -1, line_};
     }
 
     // Reads the fields of a form, and that nothing follows them.
-    void fields(const char* kind, const Form& form, std::array<std::int64_t, 4>& values) {
+    void fields(const char* kind, const Form& form) {
         for (std::size_t i = 0; i < form.n_fields; ++i) {
+            const auto field = static_cast<std::size_t>(form.fields[i]);
+            const char* const before = at_;
+            if (short_number(values_[field]) && values_[field] <= limits_[field]) [[likely]] {
+                continue;
+            }
+            at_ = before;
+            const FieldRule& rule = field_rules[field];
             const std::string_view text = token();
             if (text.empty()) {
-                refuse(std::string(form.name) + " lacks its field " + field_rules[static_cast<std::size_t>(form.fields[i])].name, usage(kind, form));
+                refuse(std::string(form.name) + " lacks its field " + rule.name, usage(kind, form));
             }
-            values[i] = number(text);
-            if (values[i] < 0 || values[i] > limit(form.fields[i])) {
-                const FieldRule& rule = field_rules[static_cast<std::size_t>(form.fields[i])];
+            values_[field] = number(text);
+            if (values_[field] < 0 || values_[field] > limits_[field]) {
                 refuse(std::string(rule.name) + " " + shown(text) + " is not valid", rule.expected);
             }
+        }
+        if (at_ != end_ && *at_ == '\n') [[likely]] {
+            return;
         }
         if (const std::string_view rest = token(); !rest.empty()) {
             refuse(shown(rest) + " follows the last field of " + std::string(form.name), usage(kind, form));
         }
     }
 
-    TraceInstruction read(const char* kind, const Form& form) {
-        std::array<std::int64_t, 4> values{};
-        fields(kind, form, values);
-        TraceInstruction result{form.op, form.command, form.op == TraceOp::host ? 0 : all_, 1, -1, -1, line_};
-        if (form.op != TraceOp::request) {
-            return result;
+    void read(const char* kind, const Form& form) {
+        values_ = {1, 0, -1, -1, -1, 0, 0, -1};  // by Field, where the form has it not
+        fields(kind, form);
+        const auto value = [this](Field field) { return values_[static_cast<std::size_t>(field)]; };
+        std::uint32_t channels = all_;
+        if (value(mask) >= 0) {
+            channels = channels_of(static_cast<std::uint32_t>(value(mask)));
+        } else if (value(channel) >= 0) {
+            channels = std::uint32_t{1} << value(channel);
         }
-        for (std::size_t i = 0; i < form.n_fields; ++i) {
-            switch (form.fields[i]) {
-                case opsize:
-                    result.count = static_cast<std::int32_t>(values[i]);
-                    break;
-                case mask:
-                    result.channels = channels_of(static_cast<std::uint32_t>(values[i]));
-                    break;
-                case channel:
-                    result.channels = std::uint32_t{1} << values[i];
-                    break;
-                case bank:
-                    result.bank = static_cast<std::int32_t>(values[i]);
-                    break;
-                case row:
-                    result.row = static_cast<std::int32_t>(values[i]);
-                    break;
-                default:
-                    break;
-            }
-        }
-        if (result.command == DramCommand::af16) {
-            result.row = form_.lut_row + function_;
-        }
-        if (result.channels == 0 || result.count == 0) {
-            result.op = TraceOp::host;
-        }
-        return result;
+        const bool idle = form.op == TraceOp::host || channels == 0 || value(opsize) == 0;
+        TraceInstruction& result = trace_.emplace_back();  // written in place: this is where the time of a trace goes
+        result.op = idle ? TraceOp::host : form.op;
+        result.command = form.command;
+        result.channels = form.op == TraceOp::host ? 0 : channels;
+        result.count = static_cast<std::int32_t>(value(opsize));
+        result.bank = static_cast<std::int32_t>(value(bank));
+        result.row = form.command == DramCommand::af16 ? form_.lut_row + function_ : static_cast<std::int32_t>(value(row));
+        result.line = line_;
     }
 
     std::uint32_t channels_of(std::uint32_t given) {
@@ -251,23 +290,24 @@ private:
         return last_channels_;
     }
 
-    std::int64_t limit(Field field) const {
-        switch (field) {
-            case mask:
-                return all_;
-            case bank:
-                return form_.banks - 1;
-            case channel:
-                return form_.channels - 1;
-            case row:
-            case data:
-                return (std::int64_t{1} << 30) - 1;
-            case gpr:
-            case id:
-                return std::numeric_limits<std::int64_t>::max();
-            default:
-                return largest;
+    // Reads the next token if it is a number of a usual length; false: look at it again more closely.
+    bool short_number(std::int64_t& value) {
+        const char* p = at_;
+        while (p != end_ && class_of(*p) == Class::separator) {
+            ++p;
         }
+        const bool hexadecimal = end_ - p > 2 && p[0] == '0' && p[1] == 'x';
+        p += hexadecimal ? 2 : 0;
+        const int base = hexadecimal ? 16 : 10;
+        const char* const first = p;
+        const char* const last = end_ - p > 12 ? p + 12 : end_;
+        std::int64_t result = 0;
+        for (int digit = 0; p != last && (digit = digit_of(*p)) >= 0 && digit < base; ++p) {
+            result = result * base + digit;
+        }
+        value = result;
+        at_ = p;
+        return p != first && p != last && class_of(*p) != Class::text;
     }
 
     // Decimal or 0x hexadecimal; -1 if it is no number or beyond 64 bit.
@@ -277,8 +317,7 @@ private:
         std::uint64_t value = 0;
         if (hexadecimal) {
             for (const char c : text.substr(2)) {
-                const auto lower = static_cast<char>(c | 0x20);
-                const int digit = c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+                const int digit = digit_of(c);
                 if (digit < 0 || value >> 59 != 0) {
                     return -1;
                 }
@@ -305,14 +344,29 @@ private:
         return text.append("'");
     }
 
+    // name_key() of a token, which lies in the text: by one load where the text goes on for so long.
+    std::uint64_t key_of(std::string_view name) const {
+        if constexpr (std::endian::native == std::endian::little) {
+            if (end_ - name.data() >= 8 && name.size() > 0) {
+                std::uint64_t key = 0;
+                std::memcpy(&key, name.data(), 8);
+                return name.size() >= 8 ? key : key & ((std::uint64_t{1} << 8 * name.size()) - 1);
+            }
+        }
+        return name_key(name);
+    }
+
     const char* at_;
     const char* const end_;
     const std::string& name_;
     const TraceForm& form_;
     const std::uint32_t all_;
+    const std::array<std::int64_t, 8> limits_;  // by Field
     std::uint32_t line_ = 0;
     std::uint32_t last_mask_ = 0, last_channels_ = 0;
     std::int32_t function_ = 0;
+    std::array<std::int64_t, 8> values_{};  // of the fields of the current line, by Field
+    std::vector<TraceInstruction> trace_;
 };
 
 }  // namespace
@@ -342,7 +396,7 @@ std::vector<std::uint32_t> alike_channels(std::span<const TraceInstruction> trac
 }
 
 void check_trace_cycle(std::int64_t cycle, const std::string& name, std::uint32_t line) {
-    if (cycle > std::int64_t{1} << 56) [[unlikely]] {
+    if (cycle > last_trace_cycle) [[unlikely]] {
         throw Error("bad-trace", "the trace takes more than 2^56 cycles", name + ":" + std::to_string(line), "split it, or check its sizes");
     }
 }

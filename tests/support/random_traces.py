@@ -52,6 +52,41 @@ def random_trace(rng: random.Random, *, channels: int = 4, lines: int = 24, ordi
     return "\n".join([*text, "AiM EOC", ""])
 
 
+def repeating_trace(rng: random.Random, *, channels: int = 4, longest: int = 40) -> str:
+    """A trace of loops: blocks of lines again and again, whose rows stay, count up, alternate or are drawn."""
+    text = []
+    for _ in range(rng.randrange(1, 4)):
+        mask = rng.choice((1, 1, 3, (1 << channels) - 1))
+        other = rng.choice((mask, mask, mask, 2, (1 << channels) - 1))
+        size, rows = rng.choice((1, 2, 8, 33, 40, 64)), rng.randrange(1, 4)
+        block = []
+        for _ in range(rng.randrange(1, 6)):
+            block += rng.choice(
+                [
+                    [f"AiM MAC_ABK {size} {mask:#x} ROW"],
+                    [f"AiM MAC_ABK {size} {mask:#x} ROW"],
+                    [f"AiM EWMUL {size} {mask:#x} ROW"],
+                    [f"AiM WR_BIAS 0 {other:#x}"] * rows,
+                    [f"AiM WR_GB {size} 0 {other:#x}"],
+                    [f"AiM RD_MAC 0 {other:#x}"] * rows,
+                    [f"AiM AF {mask:#x}", f"AiM RD_AF 0 {mask:#x}"],
+                    [rng.choice(("W GPR 1", "AiM EWADD 4 0 0", f"W CFR 2 {rng.randrange(3)}"))],
+                    [rng.choice(("AiM SYNC", f"AiM RD_MAC 0 {mask:#x}"))],
+                ]
+            )
+        if rng.random() < 0.1:
+            block.append(rng.choice((f"AiM MAC_SBK 4 {mask:#x} 3 ROW", f"AiM WR_ABK 0 {mask:#x} ROW", "R MEM 0 3 ROW")))
+        if rng.random() < 0.8:
+            block.append(rng.choice((f"AiM RD_MAC 0 {mask:#x}", f"AiM RD_AF 0 {other:#x}", "AiM SYNC")))
+        row = rng.choice((lambda n: 7, lambda n: n, lambda n: n // 2, lambda n: n % 2, lambda n: rng.randrange(2)))
+        counter = 0
+        for _ in range(rng.randrange(1, longest)):
+            for line in block:
+                text.append(line.replace("ROW", str(row(counter))))
+                counter += "ROW" in line
+    return "\n".join([*text, "AiM EOC", ""])
+
+
 #: Intervals that both profiles use as they are in section ``timing``.
 INTERVALS = sorted(
     {f.name for f in fields(Timing)} - {"nRRDS", "nRRDL", "nFAW", "nRFC", "nREFI", "nMAC2TMOD", "nCMD2TMOD"}

@@ -31,6 +31,13 @@ public:
     bool any_open() const { return open_banks_ > 0; }
     void issue(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t cycle);
 
+    // No interval reaches further back than this from a later cycle.
+    std::int64_t horizon() const { return horizon_; }
+    // Whether the banks at cycle `now` are as `before` was `shift` cycles earlier, but for the row that is open in all of them.
+    bool repeats(const AimBanks& before, std::int64_t now, std::int64_t shift) const;
+    // Lets `shift` cycles of such repetitions pass, in which `row` (-1: none) replaces the row that is open in all banks.
+    void repeat(std::int64_t now, std::int64_t shift, std::int32_t row);
+
 private:
     static constexpr std::size_t max_banks = 16;
     using PerBank = std::array<std::int64_t, max_banks>;
@@ -51,11 +58,14 @@ private:
         PerBank act, act_group, pre, row_read, column_read_group, column_write, column_write_group, wr_group;
     };
 
+    using Times = std::array<std::int64_t, sizeof(Last) / sizeof(std::int64_t)>;
+
     std::int32_t group(std::int32_t bank) const { return bank / banks_per_group_; }
 
-    const Machine::Timing& t_;
+    const Machine::Timing* t_;
     std::int32_t nRRDS_, nRRDL_;
     std::int32_t banks_, banks_per_group_;
+    std::int64_t horizon_;
     std::int32_t common_row_ = -1;  // row open in all banks, -1: none or not the same
     std::int32_t open_banks_ = 0;
     std::array<std::int32_t, max_banks> row_;  // -1: closed
@@ -74,6 +84,23 @@ public:
     std::int64_t settle();
     // After the offer of a blocking instruction: the cycle in which it calls back.
     std::int64_t callback();
+
+    // What a channel without requests is like at a cycle up to which it has been advanced: enough to know it again.
+    struct Snapshot {
+        AimBanks banks;
+        std::int64_t cycle, now, last_read_done, writes_done, refresh_at;
+        bool register_mode, write_mode;
+        std::array<std::int64_t, n_dram_commands> commands;
+    };
+    // False if the channel has requests, or a refresh in hand.
+    bool is_idle() const;
+    Snapshot snapshot(std::int64_t cycle) const;
+    // Whether the channel is at `cycle` as it was at the snapshot, but for the row that is open in all banks, and no refresh came between.
+    bool repeats(const Snapshot& before, std::int64_t cycle) const;
+    // How often what happened since the snapshot can happen again before the next refresh.
+    std::int64_t room(const Snapshot& before, std::int64_t cycle) const;
+    // Lets it happen so often; `row` (-1: none) is then the one that is open in all banks.
+    void repeat(const Snapshot& before, std::int64_t cycle, std::int64_t times, std::int32_t row);
 
     const std::array<std::int64_t, n_dram_commands>& commands() const { return commands_; }
     const std::vector<TraceEntry>& schedule() const { return schedule_; }

@@ -78,7 +78,8 @@ private:
     Machine machine_;
 };
 
-// Throws Error("bad-trace") for a trace that has reached a cycle beyond what the models count to (years of device time).
+// The models count to this cycle (a year of device time). Throws Error("bad-trace") for a trace that has gone beyond.
+constexpr std::int64_t last_trace_cycle = std::int64_t{1} << 56;
 void check_trace_cycle(std::int64_t cycle, const std::string& name, std::uint32_t line);
 
 // Copies the recorded commands of one channel to all of `channels`, and puts the whole in order.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.support.random_traces import random_simulator, random_trace
+from tests.support.random_traces import random_simulator, random_trace, repeating_trace
 from tests.support.ticking_aim import tick
 from tests.support.ticking_corrected import tick_trace
 from wordline.machines import load_machine
@@ -27,6 +27,20 @@ def compare_simulator(seed: int) -> None:
         assert time.cycles == wanted.cycles, f"seed {seed}, {machine.name}"
         assert [tuple(e) for e in time.schedule] == wanted.trace, f"seed {seed}, {machine.name}"
     assert sum(time.commands.values()) == len(wanted.trace)
+    counted = model.run(text.encode())
+    assert (counted.cycles, counted.commands) == (time.cycles, time.commands), f"seed {seed}, {machine.name}"
+
+
+def compare_repetition(seed: int) -> None:
+    """What is counted because it repeats is as what is simulated; recording a schedule simulates all of it."""
+    rng = random.Random(seed)
+    machine = load_machine(random_simulator(rng).name, {"timing.nREFI": rng.choice((1500, 3333, 20_000))})
+    text = repeating_trace(rng)
+    model = TraceModel(machine, "aim-simulator")
+    counted, simulated = model.run(text.encode()), model.run(text.encode(), record=RECORD)
+    assert (counted.cycles, counted.commands) == (simulated.cycles, simulated.commands), f"seed {seed}, {machine.name}"
+    if seed % 40 == 0:
+        assert simulated.cycles == tick(machine, text).cycles, f"seed {seed}, {machine.name}"
 
 
 def compare_corrected(seed: int) -> None:
@@ -57,6 +71,45 @@ def test_simulator(group: int) -> None:
 def test_corrected(group: int) -> None:
     for seed in range(NORMAL):
         compare_corrected(10_000 * group + seed)
+
+
+REPETITIVE = {
+    "registers of a channel whose row stays open": [
+        "AiM MAC_ABK 4 0x2 5",
+        *["AiM WR_BIAS 0 0x3", "AiM MAC_ABK 64 0x1 0", "AiM RD_MAC 0 0x3"] * 20,
+        "AiM MAC_ABK 64 0x2 5",
+    ],
+    "rows of two channels in turn": [
+        line
+        for row in range(20)
+        for line in (f"AiM MAC_ABK 8 0x1 {row // 4}", "AiM MAC_ABK 8 0x2 99", "AiM RD_MAC 0 0x3")
+    ],
+    "rows that return": [
+        line for row in [0, 1] * 20 for line in ("AiM MAC_ABK 8 0x1 0", f"AiM MAC_ABK 8 0x1 {row}", "AiM RD_MAC 0 0x1")
+    ],
+}
+
+
+@pytest.mark.parametrize("case", REPETITIVE)
+def test_what_only_seems_to_repeat(case: str) -> None:
+    text = "\n".join([*REPETITIVE[case], "AiM EOC", ""])
+    machine = load_machine("gddr6-aim-card", {"organisation.channels": 2})
+    counted = TraceModel(machine, "aim-simulator").run(text.encode())
+    wanted = tick(machine, text)
+    assert (counted.cycles, sum(counted.commands.values())) == (wanted.cycles, len(wanted.trace))
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_repetition(group: int) -> None:
+    for seed in range(NORMAL * 5):
+        compare_repetition(10_000 * group + seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_repetition_many(group: int) -> None:
+    for seed in range(NORMAL * 5, MANY * 5):
+        compare_repetition(10_000 * group + seed)
 
 
 @pytest.mark.slow
