@@ -196,6 +196,7 @@ def test_unknown_machines_offer_the_nearest_names() -> None:
         ({"refresh__enabled": "yes"}, "machine-override", "refresh.enabled must be true or false, not 'yes'"),
         ({"bank_unit__readout": "fp8"}, "machine-override", "bank_unit.readout must be one of bf16, fp32, not 'fp8'"),
         ({"bank_unit__weight_formats": "int3"}, "machine-override", "weight_formats must be among bf16, not 'int3'"),
+        ({"aim_simulator__writes_to_stop": 30.0}, "machine-override", "writes_to_stop must not exceed"),
         ({"organisation__banks": 15}, "machine-override", "organisation.banks must be a multiple"),
         ({"bank_unit__lanes": 8}, "machine-override", "organisation.column_bytes must hold one bf16"),
         ({"timing__nREFI": 200}, "machine-override", "timing.nREFI must be longer"),
