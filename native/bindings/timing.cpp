@@ -131,6 +131,7 @@ void bind_timing(nb::module_& m) {
         .def_ro("cycles", &TimingResult::cycles)
         .def_ro("streams", &TimingResult::streams)
         .def_ro("simulated_channels", &TimingResult::simulated_channels)
+        .def_ro("shared_segments", &TimingResult::shared_segments)
         .def_prop_ro("causes", [](const TimingResult& r) { return channel_table(r, &wordline::ChannelSummary::causes); },
                      nb::rv_policy::automatic, "Cycles [channels, CAUSES]; each row sums to `cycles`.")
         .def_prop_ro("commands", [](const TimingResult& r) { return channel_table(r, &wordline::ChannelSummary::commands); },

@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "wordline/timing.hpp"
+#include "wordline/timing_segments.hpp"
 
 namespace wordline {
 namespace {
@@ -119,8 +122,24 @@ public:
         }
         return true;
     }
-    void signal(int signal, std::uint32_t instruction) { increment(signal, timing_.signal(instruction)); }
+    void signal(int signal, std::uint32_t instruction) {
+        const std::int64_t effect = timing_.signal(instruction);
+        signals_.emplace_back(signal, effect);
+        increment(signal, effect);
+    }
     void scalar(Opcode, std::uint32_t instruction) { timing_.slot(instruction); }
+
+    const ChannelTiming& timing() const { return timing_; }
+    void record_signals() { signals_.clear(); }
+    const std::vector<std::pair<int, std::int64_t>>& recorded_signals() const { return signals_; }
+    // Does what another channel did in a segment.
+    void follow(const SegmentRun& run) {
+        timing_.follow(run.start, run.end);
+        for (const auto& [signal, effect] : run.signals) {
+            increment(signal, effect);
+        }
+    }
+
     void command(const ChannelCommand& command) {
         timing_.command(command);
         if (DramCommand column{}; accesses_ != nullptr && burst_command(command.opcode, column)) {
@@ -139,6 +158,7 @@ private:
     ChannelTiming timing_;
     int channel_;
     std::vector<Access>* accesses_;
+    std::vector<std::pair<int, std::int64_t>> signals_;  // since record_signals()
 };
 
 // The vector unit or the link: one thing at a time.
@@ -196,9 +216,68 @@ struct Runner {
 
     bool advance() { return finished || (finished = runner.run() == RunStatus::finished); }
 
+    // The same, sharing segments with the stream's other channels.
+    bool advance(SegmentTable& segments, std::vector<CauseCycles>& causes)
+        requires std::same_as<SinkType, ChannelSink>
+    {
+        const auto end = static_cast<std::uint32_t>(causes.size());
+        while (!finished) {
+            const std::uint32_t position = runner.position();
+            const Segment* const segment = segments.after_wait(position);
+            const std::uint32_t stop = segment != nullptr ? segment->first : segments.next_wait(position, end);
+            switch (runner.run(stop)) {
+                case RunStatus::blocked:
+                    return false;
+                case RunStatus::finished:
+                    finished = true;
+                    break;
+                case RunStatus::stopped:
+                    if (segment != nullptr) {
+                        go_through(*segment, segments, causes);
+                    }
+                    break;
+            }
+        }
+        return true;
+    }
+
     SinkType sink;
     StreamRunner<SinkType> runner;
     bool finished = false;
+    std::int64_t shared_segments = 0;
+
+private:
+    void go_through(const Segment& segment, SegmentTable& segments, std::vector<CauseCycles>& causes) {
+        if (const SegmentRun* const known = segments.find(segment, sink.timing(), runner.registers())) {
+            sink.follow(*known);
+            ++shared_segments;
+            for (const auto& [instruction, added] : known->causes) {
+                for (std::size_t cause = 0; cause < n_causes; ++cause) {
+                    causes[instruction][cause] += added[cause];
+                }
+            }
+            runner.skip(segment.last, known->end_registers, segment.written);
+            return;
+        }
+        const ChannelTiming start = sink.timing();
+        const Registers registers = runner.registers();
+        const std::vector<CauseCycles> before(causes.begin() + segment.first, causes.begin() + segment.last);
+        sink.record_signals();
+        finished = runner.run(segment.last) == RunStatus::finished;
+        SegmentRun run{start, sink.timing(), registers, runner.registers(), {}, sink.recorded_signals()};
+        for (std::uint32_t i = segment.first; i < segment.last; ++i) {
+            CauseCycles added = causes[i];
+            bool any = false;
+            for (std::size_t cause = 0; cause < n_causes; ++cause) {
+                added[cause] -= before[i - segment.first][cause];
+                any |= added[cause] != 0;
+            }
+            if (any) {
+                run.causes.emplace_back(i, added);
+            }
+        }
+        segments.add(segment, std::move(run));
+    }
 };
 
 struct Channels {
@@ -227,7 +306,7 @@ template <class RunnerType>
     const Operation& wait = submission.program.streams[stream].operations[instruction];
     throw Fault(blocked.runner.stream(), blocked.runner.channel(), instruction,
                 "deadlock: every stream that has not ended waits; this one for signal " + std::to_string(wait.field) + " to reach " +
-                    std::to_string(wait.operands[0].evaluate(blocked.runner.registers())));
+                    std::to_string(wait.operands[0].evaluate(blocked.runner.registers().data())));
 }
 
 }  // namespace
@@ -267,6 +346,9 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
 
     std::vector<Access>* const accesses = options.accesses ? &result.accesses : nullptr;
 
+    // Segments are shared where nothing but the totals is asked for.
+    const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit;
+    std::vector<std::optional<SegmentTable>> segments(program.streams.size());
     std::vector<std::vector<Channels>> channels(program.streams.size());
     std::vector<std::unique_ptr<Runner<SerialSink>>> serial(program.streams.size());
     for (std::size_t s = 0; s < program.streams.size(); ++s) {
@@ -276,8 +358,11 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         std::size_t lanes = 1;
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
-            const auto groups = channel_groups(stream, machine_.organisation.channels, options.share_channels && !options.trace && !options.accesses);
+            const auto groups = channel_groups(stream, machine_.organisation.channels, share);
             lanes = groups.size();
+            if (share && lanes > 1) {
+                segments[s].emplace(stream);
+            }
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 const ChannelTiming start(machine_, groups[lane].front(), timing.causes.data(), options.trace ? &result.trace : nullptr,
                                           options.step_bursts);
@@ -302,7 +387,7 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         const std::uint64_t before = submission.progress;
         for (std::size_t s = 0; s < program.streams.size(); ++s) {
             for (Channels& group : channels[s]) {
-                finished &= group.run->advance();
+                finished &= segments[s] ? group.run->advance(*segments[s], result.streams[s].causes) : group.run->advance();
             }
             finished &= serial[s] == nullptr || serial[s]->advance();
         }
@@ -325,6 +410,7 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         for (Channels& group : channels[s]) {
             const ChannelSummary summary = group.run->sink.finish();
             timing.end = std::max(timing.end, summary.end + summary.refresh_charge);
+            result.shared_segments += group.run->shared_segments;
             for (const int channel : group.numbers) {
                 result.channels[static_cast<std::size_t>(channel)] = summary;
             }

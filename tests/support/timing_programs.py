@@ -182,3 +182,18 @@ def random_program(seed: int) -> Program:
     """A program that ends, of about 5 to 40 items in up to three streams."""
     generator = _Random(seed)
     return generator.build(generator.r.randint(5, 40))
+
+
+def stepwise_program(seed: int) -> Program:
+    """Channels and vector unit in turns: the channels fall into step at every wait, after a pass long or short."""
+    generator = _Random(seed)
+    channel: list[Instr] = []
+    vector: list[Instr] = []
+    for step in range(1, generator.r.randint(3, 8)):
+        for _ in range(generator.r.randint(1, 8)):
+            channel.append(generator.command() if generator.r.random() < 0.8 else generator.scalar())
+        channel += [ins("SIGNAL", signal=0), ins("WAIT", signal=1, value=step)]
+        vector += [ins("WAIT", signal=0, value=step), vector_pass(generator.r.choice([1, 400, 16000]))]
+        vector.append(ins("SIGNAL", signal=1))
+    channel.append(generator.command())
+    return program(channel, vector, mask=3)

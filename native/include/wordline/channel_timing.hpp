@@ -69,6 +69,10 @@ public:
     // A burst of column or register commands, those that device programs do not have included.
     void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
     std::int64_t now() const { return now_; }  // issue slot of the next instruction
+    // Whether the same instructions would issue in the same cycles, with the same causes, as on `other`.
+    bool continues_like(const ChannelTiming& other) const;
+    // Does what took another channel, which this one continues like, from `start` to `end`; causes of instructions are left to the caller.
+    void follow(const ChannelTiming& start, const ChannelTiming& end);
     ChannelSummary finish();
 
 private:
@@ -112,6 +116,9 @@ private:
         PerBank<std::int64_t> wr_group;
         std::array<std::int64_t, 4> activates;     // for nFAW, oldest first
     };
+
+    // Cycles after which no rule looks back at a command.
+    std::int64_t horizon() const;
 
     static bool in_register_mode(DramCommand command);
     static Cause own_cause(DramCommand command);

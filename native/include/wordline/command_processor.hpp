@@ -61,7 +61,9 @@ struct TransferCommand {
     std::int64_t scratch, stride, blocks, bytes;  // blocks and bytes are >= 0
 };
 
-enum class RunStatus { blocked, finished };
+enum class RunStatus { blocked, stopped, finished };
+
+constexpr std::uint32_t no_stop = std::numeric_limits<std::uint32_t>::max();
 
 constexpr std::uint64_t no_instruction_limit = std::numeric_limits<std::uint64_t>::max();
 
@@ -82,13 +84,23 @@ public:
         }
     }
 
-    // Runs until the stream ends or a WAIT is not satisfied. Throws Fault.
-    RunStatus run();
+    // Runs until the stream ends, a WAIT is not satisfied, or instruction `stop` (outside all loops) is next. Throws Fault.
+    RunStatus run(std::uint32_t stop = no_stop);
+
+    // Goes on at instruction `position` with the registers of `mask` changed. Only outside all loops.
+    void skip(std::uint32_t position, const std::array<std::int32_t, 32>& registers, std::uint32_t mask) {
+        pc_ = position;
+        for (std::size_t number = 0; number < registers.size(); ++number) {
+            if (mask >> number & 1) {
+                registers_[number] = registers[number];
+            }
+        }
+    }
 
     int stream() const { return stream_; }
     int channel() const { return channel_; }
     std::uint32_t position() const { return pc_; }  // the instruction that runs next (when blocked: the WAIT)
-    const std::int32_t* registers() const { return registers_.data(); }
+    const std::array<std::int32_t, 32>& registers() const { return registers_; }
 
 private:
     struct Loop {
@@ -166,7 +178,7 @@ void StreamRunner<Sink>::enter_loop(const Operation& op) {
 }
 
 template <class Sink>
-RunStatus StreamRunner<Sink>::run() {
+RunStatus StreamRunner<Sink>::run(std::uint32_t stop) {
     const Operation* const operations = program_.operations.data();
     const auto end = static_cast<std::uint32_t>(program_.operations.size());
     std::int32_t* const r = registers_.data();
@@ -183,6 +195,9 @@ RunStatus StreamRunner<Sink>::run() {
         }
         if (pc_ >= end) {
             return RunStatus::finished;
+        }
+        if (pc_ == stop) {
+            return RunStatus::stopped;
         }
         if (budget_-- == 0) [[unlikely]] {
             budget_ = 0;

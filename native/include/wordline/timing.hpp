@@ -15,7 +15,7 @@ struct TimingOptions {
     bool trace = false;           // record every DRAM command
     bool step_bursts = false;     // issue every column by itself, for tests of the closed form
     bool accesses = false;        // record what each channel instruction did, see Access
-    bool share_channels = true;   // simulate one channel for all where they cannot differ
+    bool share_channels = true;   // simulate once what several channels do alike
     std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
 };
 
@@ -43,6 +43,7 @@ struct TimingResult {
     std::vector<TraceEntry> trace;         // in order of cycle, then channel
     std::vector<Access> accesses;          // in order of cycle, then channel
     std::int32_t simulated_channels = 0;
+    std::int64_t shared_segments = 0;      // segments that a channel took over from another
 };
 
 class TimingModel {

@@ -101,6 +101,8 @@ class TimingResult:
     trace: tuple[IssuedCommand, ...]
     simulated_channels: int
     """How many channels were simulated; the others have streams that cannot differ from them."""
+    shared_segments: int
+    """How often a simulated channel took over from another what lies between two waits."""
 
     @property
     def nanoseconds(self) -> float:
@@ -169,7 +171,8 @@ class TimingModel:
             memory: int32 words of the controller's memory from word 0 up; the rest is zero. Not written.
             trace: Record every DRAM command (all channels are then simulated).
             step_bursts: Issue each column by itself: slower, with the same result.
-            share_channels: Simulate one channel for all when the stream does not read its channel number.
+            share_channels: Simulate once what several channels do alike: the whole stream when it does not read its
+                channel number, else what lies between two waits.
 
         Raises:
             Fault: With stream, channel and instruction.
@@ -195,7 +198,9 @@ def convert_result(result: _native.TimingResult, tck_ns: float) -> TimingResult:
         for s in result.streams
     )
     trace = tuple(IssuedCommand(*entry) for entry in result.trace)
-    return TimingResult(result.cycles, tck_ns, channels, streams, trace, result.simulated_channels)
+    return TimingResult(
+        result.cycles, tck_ns, channels, streams, trace, result.simulated_channels, result.shared_segments
+    )
 
 
 def time_program(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from tests.support.timing_programs import ins, program, vector_pass
+from tests.support.timing_programs import ins, program, random_program, stepwise_program, vector_pass
 from wordline.errors import WordlineError
 from wordline.isa.affine import affine
+from wordline.isa.declare import Engine
 from wordline.isa.instruction import Instr
 from wordline.isa.program import Program
 from wordline.machines import Machine, load_machine
@@ -156,6 +158,57 @@ def test_channels_are_shared_only_if_they_cannot_differ() -> None:
     assert (shared.streams[0].causes == alone.streams[0].causes).all()
     numbered = time_program(card, program([*body, ins("ADD", rd=4, a=affine(0, (1, 1)))], mask=0xFFFFFFFF))
     assert numbered.simulated_channels == 32
+
+
+def alike(program_: Program, machine: Machine, memory: list[int]) -> TimingResult:
+    """The program's timing with sharing, which must equal that without in everything that is counted."""
+    model = TimingModel(machine)
+    slot = model.load(program_)
+    shared, alone = model.run(slot, 0, memory), model.run(slot, 0, memory, share_channels=False)
+    assert alone.shared_segments == 0
+    assert shared.channels == alone.channels
+    assert shared.cycles == alone.cycles
+    for one, other in zip(shared.streams, alone.streams, strict=True):
+        assert one.end == other.end
+        assert (one.causes == other.causes).all()
+        assert (one.busy == other.busy).all()
+    return shared
+
+
+def test_channels_in_step_share_what_lies_between_waits() -> None:
+    """Only the first stretch depends on the channel's number; after the second wait all are in the same state."""
+    card = load_machine("gddr6-aim-card")
+    channel = [
+        ins("LOOP", rd=2, body=1, count=affine(0, (1, 1))),
+        ins("MAC16", row=1, count=8),
+        ins("PREA"),
+        ins("SIGNAL", signal=0),
+        ins("WAIT", signal=1, value=1),
+        ins("LDA", rd=3, index=0),
+        ins("MAC16", row=affine(0, (3, 1)), count=64),
+        ins("RDMAC16", count=4),
+        ins("SIGNAL", signal=0),
+    ]
+    vector = [
+        ins("WAIT", signal=0, value=1),
+        vector_pass(100000),
+        ins("SIGNAL", signal=1),
+        ins("WAIT", signal=0, value=2),
+    ]
+    result = alike(program(channel, vector, mask=0xFFFFFFFF), card, [5])
+    assert result.simulated_channels == 32
+    assert result.shared_segments == 31
+
+
+@pytest.mark.parametrize("make_program", [random_program, stepwise_program])
+def test_sharing_changes_nothing(make_program: Callable[[int], Program]) -> None:
+    machine = load_machine("gddr6-aim-chip")
+    shared = 0
+    for seed in range(300):
+        whole = make_program(seed)
+        streams = tuple(replace(s, channel_mask=3 if s.engine is Engine.CHANNEL else 0) for s in whole.streams)
+        shared += alike(replace(whole, streams=streams), machine, [seed % 7] * 8).shared_segments
+    assert shared > (50 if make_program is stepwise_program else 0)
 
 
 def test_split_by_span() -> None:
