@@ -18,7 +18,7 @@ from typing import Protocol
 import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
-from wordline.cli import devices, disasm, doctor, generate, inspect, limits, score, timing, trace
+from wordline.cli import devices, disasm, doctor, estimate, generate, inspect, limits, score, timing, trace
 from wordline.cli.output import print_json
 from wordline.errors import WordlineError
 
@@ -51,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     trace,
     devices,
     limits,
+    estimate,
     doctor,
 )
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from wordline.compiler.footprint import Owner, slab_bytes
 from wordline.compiler.layout import KVLayout
 from wordline.errors import WordlineError
 from wordline.machines import Machine, list_machines, load_machine
 
 
-def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str) -> None:
+def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str, owners: Sequence[Owner] = ()) -> None:
     """Raises ``WordlineError("device-full")`` when weights and KV cache need more DRAM rows than a bank has, or the
-    page table does not fit.
+    page table does not fit. ``owners`` of the weight rows are named in the error.
     """
     o = machine.organisation
     needed = weight_rows + kv.rows_per_channel()
-    slab = o.channels * o.banks * o.columns * o.column_bytes
+    slab = slab_bytes(machine)
     if needed > o.rows:
         over = (needed - o.rows) * slab
         raise WordlineError(
             "device-full",
             f"{model} needs {needed * slab / 1e9:.2f} GB on {machine.name} (weights {weight_rows * slab / 1e9:.2f} GB, "
             f"KV cache of the full context {kv.rows_per_channel() * slab / 1e9:.2f} GB), "
-            f"which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much",
+            f"which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much"
+            + "".join(f"\n    {_owner(owner)}" for owner in sorted(owners, key=lambda owner: -owner.rows))
+            + (
+                f"\n    KV cache, {kv.layers} layers x {kv.kv_heads} heads: {kv.rows_per_channel() * slab / 1e9:.2f} GB"
+                if owners
+                else ""
+            ),
             where=machine.name,
             remedy=_remedy(machine, needed * slab, weight_rows < o.rows),
         )
@@ -32,6 +41,11 @@ def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str)
             where="command_processor.controller_memory_bytes",
             remedy="compile for a shorter --context",
         )
+
+
+def _owner(owner: Owner) -> str:
+    times = f", {owner.count} times" if owner.count > 1 else ""
+    return f"{owner.name} {owner.bytes / 1e9:.2f} GB{times}"
 
 
 def _remedy(machine: Machine, needed_bytes: float, context_helps: bool) -> str:

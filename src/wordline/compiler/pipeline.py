@@ -29,6 +29,7 @@ from wordline.compiler.capacity import check_capacity
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
 from wordline.compiler.dump import dump_ir
+from wordline.compiler.footprint import weight_owners
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.lower import Lowered, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
@@ -92,7 +93,9 @@ def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, Scr
     for overlap in (True, False):
         lowered = lower_graph(machine, graph, max_context, overlap=overlap)
         # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
-        check_capacity(machine, lowered.parameters.first_row + lowered.parameters.rows, lowered.kv, graph.name)
+        rows = lowered.parameters.first_row + lowered.parameters.rows
+        owners = weight_owners(machine, lowered.streams, lowered.parameters)
+        check_capacity(machine, rows, lowered.kv, graph.name, owners)
         try:
             return lowered, plan_scratch(machine, lowered.tasks, (lowered.zeros,))
         except WordlineError as error:
@@ -226,17 +229,21 @@ def tokenizer_info(files: Any) -> TokenizerInfo:
     return TokenizerInfo(files["chat_template"], bos, tuple(files["eos_token_ids"]), bool(plain) and plain[0] == bos)
 
 
-def _model_info(model: ImportedModel, source: Path, lowered: Lowered) -> ModelInfo:
-    config = model.config
-    shape = {
+def model_shape_of(model: ImportedModel, lowered: Lowered) -> dict[str, int]:
+    """The sizes of a model that the limits need, see :class:`wordline.sim.shapes.ModelShape`."""
+    return {
         "layers": lowered.kv.layers,
-        "hidden": int(config["hidden_size"]),
-        "ffn": int(config["intermediate_size"]),
-        "heads": int(config["num_attention_heads"]),
+        "hidden": int(model.config["hidden_size"]),
+        "ffn": int(model.config["intermediate_size"]),
+        "heads": int(model.config["num_attention_heads"]),
         "kv_heads": lowered.kv.kv_heads,
         "head_dim": lowered.kv.head_dim,
         "vocab": lowered.vocabulary,
     }
+
+
+def _model_info(model: ImportedModel, source: Path, lowered: Lowered) -> ModelInfo:
+    shape = model_shape_of(model, lowered)
     digest = _digest(source) if source.is_file() and source.suffix != ".json" else None
     meta = model.metadata
     return ModelInfo(str(meta["name"]), str(meta["architecture"]), source.name, digest, int(meta["parameters"]), shape)

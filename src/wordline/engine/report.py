@@ -206,14 +206,15 @@ def _device_lines(time: DeviceTime) -> list[str]:
     width = max((len(kind.kind) for kind in time.kinds), default=0)
     lines += [
         f"    {kind.kind:<{width}} {100 * kind.channel_ns / step:5.1f} %  {100 * kind.vector_ns / step:5.1f} %  "
-        f"{_main_causes(kind.causes_ns, step)}"
+        f"{main_causes(kind.causes_ns, step)}"
         for kind in time.kinds
         if kind.channel_ns + kind.vector_ns >= step / 2000  # what shows as 0.0 %
     ]
     return lines
 
 
-def _main_causes(causes: Mapping[str, float], step: float) -> str:
+def main_causes(causes: Mapping[str, float], step: float) -> str:
+    """The three largest ``causes`` in percent of ``step``, in words."""
     largest = sorted(causes.items(), key=lambda item: -item[1])[:3]
     return ", ".join(
         f"{CAUSE_NAMES.get(name, name)} {100 * ns / step:.1f} %" for name, ns in largest if ns > step / 2000

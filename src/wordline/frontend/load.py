@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class ImportedModel:
         graph: its decode step, canonical; weights bound as float32 unless loaded from a bare configuration.
         config: the model's configuration as plain data (transformers' field names).
         tokenizer: what the runtime needs to turn text into tokens; None if the source has none.
-        metadata: "name", "source", "architecture", "max_context", "parameters" (count of weight elements).
+        metadata: "name", "source", "architecture", "max_context", "parameters" (count of weight elements),
+            "model_layers" (of the whole model, also when only some are imported).
     """
 
     graph: Graph
@@ -41,20 +43,43 @@ class ImportedModel:
     metadata: dict[str, Any]
 
 
-def load_model(source: str | Path, bind: bool = True) -> ImportedModel:
+def load_model(source: str | Path, bind: bool = True, layers: int | None = None) -> ImportedModel:
     """Load a model offline.
 
     Args:
         source: a .gguf file, a directory with config.json and safetensors, or a config.json alone.
         bind: read the weights; False leaves them unbound. A config.json alone never has any.
+        layers: import only this many layers, the first ones (what-if; needs ``bind=False``).
 
     Raises:
         WordlineError: the source is missing, damaged, of an unsupported architecture, or contains operations that
-            have no lowering.
+            have no lowering; "bad-layers".
     """
     path = Path(source).expanduser()
+    if layers is not None:
+        if bind:
+            raise ValueError("only a model without weights can be imported in part")
+        return _import(*_described(path), None, None, layers)
     if path.is_dir():
         return _load_directory(path, bind)
+    if path.suffix == ".json" or not path.exists():
+        return _import(*_described(path), None, None)
+    return _load_gguf(path, bind)
+
+
+def load_config(name: str, fields: Mapping[str, Any], layers: int | None = None) -> ImportedModel:
+    """A model without weights from its configuration as plain data (what a config.json holds).
+
+    Raises:
+        WordlineError: as :func:`load_model`.
+    """
+    return _import(name, Path(name), _config_of(fields, name), None, None, layers)
+
+
+def _described(path: Path) -> tuple[str, Path, PretrainedConfig]:
+    """Name, source and configuration of the model at ``path``, weights and tokenizer left alone."""
+    if path.is_dir():
+        return path.resolve().name, path, _config_at(path / "config.json")
     if not path.exists():
         raise WordlineError(
             "missing-model",
@@ -62,8 +87,8 @@ def load_model(source: str | Path, bind: bool = True) -> ImportedModel:
             remedy="give a .gguf file, a model directory or a config.json",
         )
     if path.suffix == ".json":
-        return _import(path.parent.name or path.stem, path, _config_at(path), None, None)
-    return _load_gguf(path, bind)
+        return path.parent.name or path.stem, path, _config_at(path)
+    return path.stem, path, gguf_model.config_of(GGUFFile(path))
 
 
 def _load_gguf(path: Path, bind: bool) -> ImportedModel:
@@ -88,8 +113,16 @@ def _load_directory(path: Path, bind: bool) -> ImportedModel:
 
 
 def _import(
-    name: str, source: Path, config: PretrainedConfig, tokenizer: TokenizerFiles | None, read: _WeightReader | None
+    name: str,
+    source: Path,
+    config: PretrainedConfig,
+    tokenizer: TokenizerFiles | None,
+    read: _WeightReader | None,
+    layers: int | None = None,
 ) -> ImportedModel:
+    model_layers = config.num_hidden_layers
+    if layers is not None:
+        config = _first_layers(config, layers, source)
     step = export_decode_step(config)
     graph = lower(step, name, read(step) if read is not None else None)
     _check_attention(graph, config, source)
@@ -98,9 +131,26 @@ def _import(
         "source": str(source),
         "architecture": config.model_type,
         "max_context": config.max_position_embeddings,
+        "model_layers": model_layers,
         "parameters": sum(int(np.prod(shape, dtype=np.int64)) for shape in step.parameters.values()),
     }
     return ImportedModel(graph, config.to_dict(), tokenizer, metadata)
+
+
+def _first_layers(config: PretrainedConfig, layers: int, source: Path) -> PretrainedConfig:
+    """The configuration of the first ``layers`` layers of a model."""
+    if not 1 <= layers <= config.num_hidden_layers:
+        raise WordlineError(
+            "bad-layers",
+            f"{layers} layers are wanted, the model has {config.num_hidden_layers}",
+            where=str(source),
+            remedy=f"give --layers from 1 to {config.num_hidden_layers}",
+        )
+    config = copy.deepcopy(config)
+    config.num_hidden_layers = layers
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:layers]
+    return config
 
 
 def _check_attention(graph: Graph, config: PretrainedConfig, source: Path) -> None:
@@ -126,7 +176,7 @@ def _config_at(path: Path) -> PretrainedConfig:
         )
     try:
         fields = json.loads(path.read_text())
-        model_type = fields["model_type"]
+        fields["model_type"]
     except (ValueError, KeyError, TypeError) as error:
         raise WordlineError(
             "unreadable-config",
@@ -134,6 +184,12 @@ def _config_at(path: Path) -> PretrainedConfig:
             where=str(path),
             remedy="give the config.json of a Hugging Face causal language model",
         ) from error
+    return _config_of(fields, str(path))
+
+
+def _config_of(fields: Mapping[str, Any], where: str) -> PretrainedConfig:
+    """The configuration object of ``fields``, which name their "model_type"."""
+    model_type = fields["model_type"]
     try:
         config: PretrainedConfig = AutoConfig.for_model(
             model_type, **{key: value for key, value in fields.items() if key != "model_type"}
@@ -143,13 +199,13 @@ def _config_at(path: Path) -> PretrainedConfig:
             raise WordlineError(
                 "unsupported-architecture",
                 f"'{model_type}' is not an architecture that transformers knows",
-                where=str(path),
+                where=where,
                 remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
             ) from error
         raise WordlineError(
             "unreadable-config",
             f"the configuration is not valid: {summary(error)}",
-            where=str(path),
+            where=where,
             remedy="compare it with the one the model's publisher provides",
         ) from error
     return config

@@ -1,0 +1,100 @@
+"""Who owns the memory of a device: weights by owner, KV cache by context, scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, ceil_div
+from wordline.compiler.memory import ScratchPlan
+from wordline.machines import Machine
+
+PARAMETERS = "vector parameters"
+"""Owner of the rows that norm weights and tables share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Matrices that share rows, the same ones of all layers together: ``rows`` DRAM rows in every bank.
+
+    ``bytes`` is what these rows hold, ``used_bytes`` the part of it that is weights and not padding.
+    """
+
+    name: str
+    count: int
+    rows: int
+    bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KvFootprint:
+    """KV cache of one sequence of ``context`` tokens: its pages, and the rows of the fullest channel."""
+
+    context: int
+    pages: int
+    bytes: int
+    rows: int
+
+
+def starred(name: str) -> str:
+    """A dotted name with its numbers replaced by ``*``, so that all layers have the same."""
+    return ".".join("*" if part.isdigit() else part for part in name.split("."))
+
+
+def slab_bytes(machine: Machine) -> int:
+    """Bytes of one DRAM row in every bank of every channel."""
+    o = machine.organisation
+    return o.channels * o.banks * o.columns * o.column_bytes
+
+
+def weight_owners(machine: Machine, streams: Sequence[WeightStream], parameters: ParameterRows) -> list[Owner]:
+    """Owners of all weight rows, in the order in which they lie."""
+    slab = slab_bytes(machine)
+    element = machine.organisation.column_bytes // machine.bank_unit.lanes
+    found: dict[str, list[int]] = {}
+    for stream in streams:
+        totals = found.setdefault(" + ".join(map(starred, stream.names)), [0, 0, 0])
+        totals[0] += 1
+        totals[1] += stream.dram_rows
+        totals[2] += sum(stream.outputs) * stream.k * element
+    if parameters.rows:
+        places = parameters.places.values()
+        found[PARAMETERS] = [len(places), parameters.rows, sum(4 * place.elements for place in places)]
+    return [Owner(name, count, rows, rows * slab, used) for name, (count, rows, used) in found.items()]
+
+
+def kv_footprint(machine: Machine, kv: KVLayout, context: int) -> KvFootprint:
+    """What one sequence of ``context`` tokens takes, in whole pages."""
+    pages = ceil_div(context, kv.page_tokens)
+    # Page p of head h is on channel (p + h) % channels; heads that start on the same channel are alike.
+    loads = [0] * kv.channels
+    for head in range(kv.kv_heads):
+        for page in range(min(pages, kv.channels)):
+            loads[(page + head) % kv.channels] += ceil_div(pages - page, kv.channels)
+    total = pages * kv.kv_heads * kv.layers
+    page_bytes = kv.rows_per_page * slab_bytes(machine) // kv.channels
+    return KvFootprint(context, total, total * page_bytes, max(loads) * kv.layers * kv.rows_per_page)
+
+
+def live_peak(plan: ScratchPlan) -> int:
+    """Most bytes of a channel's scratch that hold something at one time; placing them apart takes more."""
+    change: dict[int, int] = {}
+    for p in plan.placements:
+        change[p.first] = change.get(p.first, 0) + p.buffer.bytes_per_channel
+        change[p.last + 1] = change.get(p.last + 1, 0) - p.buffer.bytes_per_channel
+    live = peak = 0
+    for task in sorted(change):
+        live += change[task]
+        peak = max(peak, live)
+    return peak
+
+
+def envelope_contexts(kv: KVLayout, max_context: int) -> list[int]:
+    """Contexts at which a memory envelope is given: one page, then doubled, and the longest."""
+    contexts = []
+    context = kv.page_tokens
+    while context < max_context:
+        contexts.append(context)
+        context *= 2
+    return [*contexts, max_context]
