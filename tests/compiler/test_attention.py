@@ -19,6 +19,7 @@ from wordline.sim.reference import ReferenceDevice
 CHIP = load_machine("gddr6-aim-chip")
 CARD = load_machine("gddr6-aim-card")
 FEW = load_machine("gddr6-aim-chip", {"bank_unit.accumulators": 2})
+SMALL_BUFFER = load_machine("gddr6-aim-chip", {"buffer.columns": 8})
 TABLE = 64
 FIRST_ROW = 5
 
@@ -49,6 +50,7 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: in
         (CARD, 2, 2, 64, None, [0, 255, 256, 700]),
         (CARD, 16, 1, 128, None, [0, 127, 128, 300, 640]),
         (CHIP, 8, 2, 32, None, [0, 511, 512]),
+        (SMALL_BUFFER, 2, 3, 16, None, [0, 130, 1030]),
     ],
 )
 def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: ignore[no-untyped-def]

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from tests.support.models import LLAMA3_ROPE, saved_model
+from wordline._native import FunctionalModel
 from wordline.artifact import ArtifactContents
 from wordline.compiler.pipeline import artifact_contents, compile_graph
 from wordline.frontend.load import load_model
 from wordline.graph.interpreter import Interpreter
-from wordline.machines import Machine, load_machine
+from wordline.machines import load_machine
 from wordline.numerics.formats import bf16_bits_to_f32
 from wordline.sim.reference import ReferenceDevice
 
@@ -29,7 +30,7 @@ MODELS: dict[str, dict[str, Any]] = {
 TABLE = 64
 
 
-def step(device: ReferenceDevice, contents: ArtifactContents, slot: int, token: int, position: int, flags: int) -> Any:
+def step(device: Any, contents: ArtifactContents, slot: int, token: int, position: int, flags: int) -> Any:
     """One submission; (logits, next token)."""
     names = contents.entries["decode"].arguments
     arguments = np.zeros(contents.entries["decode"].argument_words, np.int64)
@@ -37,17 +38,18 @@ def step(device: ReferenceDevice, contents: ArtifactContents, slot: int, token: 
     address = device.map_host(buffer)
     arguments[names["token"]], arguments[names["position"]], arguments[names["flags"]] = token, position, flags
     arguments[names["page_table_base"]] = TABLE
-    arguments[names["logits_address"]] = address
+    arguments[names["logits_address"]] = address & 0xFFFFFFFF
+    arguments[names["logits_address"] + 1] = address >> 32
     device.cmem_write(0, arguments.astype(np.int32))
-    device.execute(slot, seed=position)
+    device.execute(slot, 0)
     device.unmap_host(address)
     logits = bf16_bits_to_f32(buffer.view(np.uint16))[: contents.logits.vocab]
     return logits, int(device.cmem_read(names["next_token"], 1)[0])
 
 
-def loaded(machine: Machine, contents: ArtifactContents) -> tuple[ReferenceDevice, int]:
-    """A device with the weights, a page table that gives every page its own rows, and the program."""
-    device = ReferenceDevice(machine)
+def loaded(device: Any, contents: ArtifactContents) -> tuple[Any, int]:
+    """The device with the weights, a page table that gives every page its own rows, and the program."""
+    machine = load_machine(contents.machine.name)
     assert contents.weights is not None
     row = 0
     for block in contents.weights:
@@ -58,7 +60,7 @@ def loaded(machine: Machine, contents: ArtifactContents) -> tuple[ReferenceDevic
     channels = machine.organisation.channels
     pages = kv.layers * kv.kv_heads * kv.pages_per_channel
     table = kv.first_row + kv.rows_per_page * np.repeat(np.arange(pages), channels)
-    device.cmem_write(TABLE, table)
+    device.cmem_write(TABLE, table.astype(np.int32))
     return device, device.load_program(contents.entries["decode"].image)
 
 
@@ -69,7 +71,7 @@ def test_logits_follow_the_graph(name: str, tmp_path: Path) -> None:
     model = load_model(tmp_path)
     machine = load_machine("gddr6-aim-chip")
     contents = artifact_contents(compile_graph(model.graph, machine, 64), model, tmp_path)
-    device, slot = loaded(machine, contents)
+    device, slot = loaded(ReferenceDevice(machine), contents)
     interpreter = Interpreter(model.graph)
     tokens = np.random.default_rng(1).integers(0, contents.logits.vocab, 10)
     for position, token in enumerate(tokens):
@@ -81,6 +83,33 @@ def test_logits_follow_the_graph(name: str, tmp_path: Path) -> None:
         assert np.corrcoef(got, want)[0, 1] > 0.999
 
 
+VARIANTS: list[dict[str, int | bool]] = [
+    {"organisation.channels": 1},
+    {"organisation.channels": 8},
+    {"bank_unit.accumulators": 1},
+    {"bank_unit.accumulators": 3, "buffer.columns": 20},
+    {"vector_unit.max_operands": 2},
+    {"refresh.enabled": False},
+]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_machine_variants_compile_and_compute_the_same_on_both_simulators(
+    variant: dict[str, int | bool], tmp_path: Path
+) -> None:
+    saved_model(tmp_path, "llama")
+    model = load_model(tmp_path)
+    machine = load_machine("gddr6-aim-card" if variant.get("organisation.channels") == 8 else "gddr6-aim-chip", variant)
+    contents = artifact_contents(compile_graph(model.graph, machine, 64), model, tmp_path)
+    devices = [loaded(kind(machine), contents) for kind in (ReferenceDevice, lambda m: FunctionalModel(m.flat()))]
+    for position, token in enumerate((3, 7, 200)):
+        (logits, chosen), (native_logits, native_chosen) = (
+            step(device, contents, slot, token, position, 3) for device, slot in devices
+        )
+        np.testing.assert_array_equal(logits, native_logits)
+        assert chosen == native_chosen == int(logits.argmax())
+
+
 def test_prompt_positions_skip_the_logits(tmp_path: Path) -> None:
     """Without the flag nothing is sent or chosen, and the cache is the same afterwards."""
     saved_model(tmp_path, "llama")
@@ -89,7 +118,7 @@ def test_prompt_positions_skip_the_logits(tmp_path: Path) -> None:
     contents = artifact_contents(compile_graph(model.graph, machine, 64), model, tmp_path)
     results = []
     for flags in (0, 3):
-        device, slot = loaded(machine, contents)
+        device, slot = loaded(ReferenceDevice(machine), contents)
         for position, token in enumerate((5, 6, 7)):
             logits, next_token = step(device, contents, slot, token, position, flags)
             if not flags:

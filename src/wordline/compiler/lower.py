@@ -193,7 +193,12 @@ class _Lowering:
     def _embedding(self, op: Op) -> None:
         name = self._constant_name(op.operands[0], op)
         if self.finder.root(op.operands[1]) is not self.finder.root(self.graph.input("token")):
-            raise WordlineError("embedding-index", "only the step's token can index an embedding", where=op.loc)
+            raise WordlineError(
+                "embedding-index",
+                "only the step's token can index an embedding; this model looks up something else, such as positions",
+                where=op.loc,
+                remedy="use a model with rotary position embedding, such as Llama, Mistral or Qwen",
+            )
         vocabulary, width = (_static(d) for d in op.operands[0].type.shape)
         if name not in self.stream_of:
             self._place([name], [vocabulary], width, indexed=True)

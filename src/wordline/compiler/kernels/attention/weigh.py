@@ -72,6 +72,8 @@ class _Weigh:
     ) -> None:
         self.b, self.shape, self.scores, self.partial, self.zeros = builder, shape, scores, partial, zeros
         self.turns = _turns(machine, shape)
+        # Token columns whose probabilities are in the buffer at once: a page's, unless the buffer is smaller.
+        self.chunk = min(shape.kv.token_columns, machine.buffer.columns)
         self.idle_too = merges_all_channels(machine, shape)
 
     def prepare(self, head: Head) -> None:
@@ -117,24 +119,31 @@ class _Weigh:
         """One page: its row is open; the next page's is opened after it."""
         b, shape, kv = self.b, self.shape, self.shape.kv
         row = head.row(b, shape, page)
-        for slot, query in enumerate(turn.queries):
-            place = linear(page) * shape.page_bytes + head.index * (shape.group * shape.score_bytes)
-            source = Address(self.scores, place + query * shape.score_bytes)
-            b.emit("WRGB", buffer=slot * kv.token_columns, count=kv.token_columns, source=source)
+        for start in range(0, kv.token_columns, self.chunk):
+            width = min(self.chunk, kv.token_columns - start)
+            for slot, query in enumerate(turn.queries):
+                place = linear(page) * shape.page_bytes + head.index * (shape.group * shape.score_bytes)
+                source = Address(self.scores, place + (query * shape.score_bytes + start * COLUMN_BYTES))
+                b.emit("WRGB", buffer=slot * width, count=width, source=source)
+            self._multiply(turn, row, start, width)
+        if not last:
+            b.extend(turn_row(linear(head.row(b, shape, linear(page) + 1)) + self._first_row(turn)))
+
+    def _multiply(self, turn: _Turn, row: Register, start: int, width: int) -> None:
+        """The MACs of token columns ``start .. start + width - 1`` of a page, whose probabilities are in the buffer."""
+        kv = self.shape.kv
         commands: list[Command] = []
         for number, part in enumerate(turn.parts):
-            first = part * kv.token_columns
+            first = part * kv.token_columns + start
             for slot in range(len(turn.queries)):
                 commands.append(
                     command(
                         "MAC16",
                         row=linear(row) + kv.rows_per_side + first // kv.row_columns,
                         column=first % kv.row_columns,
-                        buffer=slot * kv.token_columns,
+                        buffer=slot * width,
                         accumulator=slot * len(turn.parts) + number,
-                        count=kv.token_columns,
+                        count=width,
                     )
                 )
-        b.rolled(commands)
-        if not last:
-            b.extend(turn_row(linear(head.row(b, shape, linear(page) + 1)) + self._first_row(turn)))
+        self.b.rolled(commands)
