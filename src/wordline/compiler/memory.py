@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.errors import WordlineError
@@ -99,6 +102,7 @@ class _NoRoom:
 def _place(machine: Machine, spans: dict[ScratchBuffer, tuple[int, int]], spread: int) -> list[Placement] | _NoRoom:
     """Place all buffers; those of at most ``spread`` bytes where the bytes rest longest."""
     placed: list[Placement] = []
+    space = _Space(machine.scratch.bytes_per_channel, len(spans))
 
     def spread_out(buffer: ScratchBuffer, first: int, last: int) -> bool:
         return buffer.bytes_per_channel <= spread and last - first <= LONG_LIFE
@@ -109,32 +113,41 @@ def _place(machine: Machine, spans: dict[ScratchBuffer, tuple[int, int]], spread
         return rank, -buffer.bytes_per_channel, (first, last)
 
     for buffer, (first, last) in sorted(spans.items(), key=order):
-        offsets = _free_offsets(buffer, first, last, placed, machine.scratch.bytes_per_channel)
-        if not offsets:
+        size = buffer.bytes_per_channel
+        offsets, rests = space.free(size, first, last)
+        if not offsets.size:
             alive = tuple(p for p in placed if p.first <= last and first <= p.last)
             return _NoRoom(buffer, first, last, alive)
-        if spread_out(buffer, first, last):
-            offset = max(offsets, key=lambda item: (item[1], -item[0]))[0]
-        else:
-            offset = offsets[0][0]
+        # argmax takes the first of equals: the lowest offset.
+        offset = int(offsets[rests.argmax() if spread_out(buffer, first, last) else 0])
+        space.take(offset, size, first, last)
         placed.append(Placement(buffer, offset, first, last))
     return placed
 
 
-def _free_offsets(
-    buffer: ScratchBuffer, first: int, last: int, placed: Sequence[Placement], capacity: int
-) -> list[tuple[int, int]]:
-    """(offset, tasks between this lifetime and the nearest other use of these bytes), ascending offsets."""
-    size = buffer.bytes_per_channel
-    found = []
-    never = max((p.last for p in placed), default=0) + last + 1
-    for offset in sorted({0, *(p.offset + p.buffer.bytes_per_channel for p in placed)}):
-        if offset + size > capacity:
-            break
-        rest = never
-        for p in placed:
-            if p.offset < offset + size and offset < p.offset + p.buffer.bytes_per_channel:
-                rest = min(rest, first - p.last if p.last < first else p.first - last)
-        if rest > 0:
-            found.append((offset, rest))
-    return found
+class _Space:
+    """Which bytes are taken from which task to which, of at most ``room`` buffers."""
+
+    def __init__(self, capacity: int, room: int) -> None:
+        self._capacity = capacity
+        self._begin, self._end, self._first, self._last = np.zeros((4, room), dtype=np.int64)
+        self._taken = 0
+
+    def take(self, offset: int, size: int, first: int, last: int) -> None:
+        """A buffer lies at ``offset`` from task ``first`` to ``last``."""
+        at = self._taken
+        self._begin[at], self._end[at], self._first[at], self._last[at] = offset, offset + size, first, last
+        self._taken += 1
+
+    def free(self, size: int, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Offsets where ``size`` bytes are free from task ``first`` to ``last``, ascending: the start and where others
+        end; and for each the tasks between this lifetime and the nearest other use of these bytes.
+        """
+        begin, end, start, stop = (a[: self._taken] for a in (self._begin, self._end, self._first, self._last))
+        offsets = np.unique(np.append(end, 0))
+        offsets = offsets[offsets + size <= self._capacity]
+        never = int(stop.max(initial=0)) + last + 1
+        rest = np.where(stop < first, first - stop, start - last)
+        touched = (begin < offsets[:, None] + size) & (offsets[:, None] < end)
+        rests = np.where(touched, rest, never).min(axis=1, initial=never)
+        return offsets[rests > 0], rests[rests > 0]

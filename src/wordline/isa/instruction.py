@@ -55,20 +55,18 @@ def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
     Integers become constant affine operands; a missing affine operand is zero; group counts are filled in.
     """
     declaration = isa.by_name[name]
-    fields = {b.name: 0 for b in declaration.fields}
-    words: dict[str, Affine | Packed] = {w.name: _complete(w, None) for w in declaration.words}
-    groups: dict[str, list[GroupEntry]] = {g.name: [] for g in declaration.groups}
-    specs = {w.name: w for w in declaration.words}
+    fields = dict.fromkeys((b.name for b in declaration.fields), 0)
+    words: dict[str, Affine | Packed] = {}
+    for spec in declaration.words:
+        words[spec.name] = _complete(spec, values.pop(spec.name, None))
+    groups: dict[str, list[GroupEntry]] = {}
+    for group in declaration.groups:
+        entries = values.pop(group.name, ())
+        groups[group.name] = [{w.name: _complete(w, entry.get(w.name)) for w in group.words} for entry in entries]
     for key, value in values.items():
-        if key in fields:
-            fields[key] = int(value)
-        elif key in words:
-            words[key] = _complete(specs[key], value)
-        elif key in groups:
-            (group,) = (g for g in declaration.groups if g.name == key)
-            groups[key] = [{w.name: _complete(w, entry.get(w.name)) for w in group.words} for entry in value]
-        else:
+        if key not in fields:
             raise KeyError(f"{name} has no operand {key!r}")
+        fields[key] = int(value)
     for group in declaration.groups:
         fields[group.count_field] = len(groups[group.name])
     return Instr(declaration, fields, words, groups)
@@ -76,6 +74,8 @@ def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
 
 def _complete(spec: Word, value: Any) -> Affine | Packed:
     """``value`` in the form that decoding gives: integers as affine operands, every bit field present."""
+    if isinstance(value, Affine):
+        return value
     if isinstance(spec, PackedWord):
         return {b.name: 0 for b in spec.bits} | (value or {})
     if value is None:
