@@ -30,7 +30,7 @@ CHANNEL_REGISTER = 1
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Instructions ``first .. last`` (inclusive) of stream number ``stream`` come from ``op``."""
+    """Instructions ``first .. last`` (inclusive) of stream number ``stream`` come from ``op``, by way of ``task``."""
 
     stream: int
     first: int
@@ -38,6 +38,7 @@ class Range:
     op: str
     kind: str
     loc: str
+    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def generate(
         stream = instrs[task.engine]
         first = len(stream)
         stream.extend(encoder.items(items))
-        ranges.append(Range(engines.index(task.engine), first, len(stream) - 1, task.op, task.kind, task.loc))
+        ranges.append(
+            Range(engines.index(task.engine), first, len(stream) - 1, task.op, task.kind, task.loc, task.name)
+        )
     channels = (1 << machine.organisation.channels) - 1
     streams = tuple(Stream(e, channels if e is Engine.CHANNEL else 0, tuple(instrs[e])) for e in engines)
     return GeneratedProgram(Program(isa, streams), tuple(r for r in ranges if r.last >= r.first))

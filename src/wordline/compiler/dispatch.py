@@ -8,31 +8,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wordline.compiler.layout import ceil_div
+from wordline.compiler.layout import KVLayout, ceil_div
+from wordline.compiler.vector.cost import PassCost
 from wordline.errors import WordlineError
 from wordline.machines import Machine
 
 
 @dataclass(frozen=True, slots=True)
+class CostTerm:
+    """A part of a cost in ns; ``constants`` are the fields of the machine that decide it."""
+
+    name: str
+    ns: float
+    constants: str
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to run an operation; ``excluded`` says why it cannot be chosen (None: it can)."""
+    """One way to run an operation: what its cost is made of (no terms: it has none, the engine cannot do it at all).
+
+    ``excluded`` says why it cannot be chosen (None: it can), ``rule`` which rule or limit that is.
+    """
 
     engine: str
-    cost_ns: float
+    terms: tuple[CostTerm, ...]
     excluded: str | None = None
+    rule: str | None = None
+
+    @property
+    def cost_ns(self) -> float:
+        return sum(term.ns for term in self.terms) if self.terms else float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The engine chosen for the operation ``op`` and all candidates."""
+    """The engine chosen for the operation ``op`` and all candidates.
+
+    ``task`` is the name of the task that does it, None if all tasks labelled ``op`` do.
+    """
 
     op: str
     kind: str
     engine: str
     candidates: tuple[Candidate, ...]
+    task: str | None = None
+
+    @property
+    def winner(self) -> Candidate:
+        return next(c for c in self.candidates if c.engine == self.engine)
+
+    @property
+    def runner_up(self) -> Candidate | None:
+        """The cheapest of the others, preferably one that could have been chosen; None if no other has a cost."""
+        others = [c for c in self.candidates if c.engine != self.engine and c.terms]
+        return min(others, key=lambda c: (c.excluded is not None, c.cost_ns), default=None)
 
 
-def _choose(op: str, kind: str, candidates: Sequence[Candidate]) -> Decision:
+def _choose(op: str, kind: str, candidates: Sequence[Candidate], task: str | None) -> Decision:
     legal = [c for c in candidates if c.excluded is None]
     if not legal:
         reasons = "; ".join(f"{c.engine}: {c.excluded}" for c in candidates)
@@ -40,65 +72,143 @@ def _choose(op: str, kind: str, candidates: Sequence[Candidate]) -> Decision:
             "no-engine", f"no engine of this machine runs {op} ({kind})", where=op, remedy=f"candidates were {reasons}"
         )
     best = min(legal, key=lambda c: c.cost_ns)
-    return Decision(op, kind, best.engine, tuple(candidates))
+    return Decision(op, kind, best.engine, tuple(candidates), task)
+
+
+NO_STREAMING = "weights, keys and values do not pass through scratch"
+NO_HOST = "host calls are not generated"
 
 
 def _host(machine: Machine, moved: float, streamed: float) -> Candidate:
     """Host path: activations over the link and back, operands streamed from host memory."""
     link = machine.link.lanes * machine.link.gb_per_s_per_lane
-    cost = (
-        2 * machine.link.latency_ns
-        + machine.host.call_latency_ns
-        + moved / link
-        + streamed / machine.host.stream_gb_per_s
+    call = 2 * machine.link.latency_ns + machine.host.call_latency_ns
+    terms = (
+        CostTerm("call", call, "link.latency_ns, host.call_latency_ns"),
+        CostTerm("link", moved / link, "link.lanes, link.gb_per_s_per_lane"),
+        CostTerm("stream", streamed / machine.host.stream_gb_per_s, "host.stream_gb_per_s"),
     )
-    return Candidate("host", cost, "code generation for host calls is not part of this version")
+    return Candidate("host", terms, "code generation for host calls is not part of this version", NO_HOST)
 
 
-def dispatch_linear(machine: Machine, op: str, outputs: int, k: int) -> Decision:
-    """y [outputs] = W x, W bf16."""
-    o, t, tck = machine.organisation, machine.timing, machine.clock.tck_ns
-    local_rows = ceil_div(outputs, o.channels * o.banks)
-    columns = local_rows * ceil_div(k, machine.bank_unit.lanes)
-    turns = ceil_div(columns, o.columns)
-    turn = t.nRTP + t.nRP + t.nRCDRDMAC
-    visits = ceil_div(local_rows, machine.bank_unit.accumulators) * ceil_div(
-        columns // max(local_rows, 1), machine.buffer.columns
-    )
-    banks = columns * t.nCCDS + turns * turn + visits * 2 * (t.nMODCH + machine.buffer.columns)
-    # On the vector unit every weight passes the read port once, after a column read from one bank at a time in each
-    # channel.
-    elements = outputs * ceil_div(k, machine.vector_unit.lanes) * machine.vector_unit.lanes
-    vector = elements / machine.vector_unit.lanes + outputs
-    return _choose(
-        op,
-        "linear",
-        (
-            Candidate("banks", banks * tck),
-            Candidate(
-                "vector",
-                vector * tck,
-                f"weights of {outputs * k * 2} bytes do not pass through scratch in this version",
-            ),
-            _host(machine, (outputs + k) * 4, outputs * k * 2),
+def _bank_terms(machine: Machine, macs: float, turns: float, visits: float, registers: float) -> tuple[CostTerm, ...]:
+    """MACs, row turns, visits to register mode and register commands of one bank."""
+    t, tck = machine.timing, machine.clock.tck_ns
+    turn = t.nRTP + t.nRP + t.nRCDRDMAC - t.nCCDL
+    return (
+        CostTerm("MAC", macs * t.nCCDL * tck, "timing.nCCDL, bank_unit.lanes"),
+        CostTerm("row turns", turns * turn * tck, "timing.nRTP, nRP, nRCDRDMAC, organisation.columns"),
+        CostTerm(
+            "register visits",
+            (visits * 2 * t.nMODCH + registers * t.nCCDS) * tck,
+            "timing.nMODCH, nCCDS, bank_unit.accumulators, buffer.columns",
         ),
     )
 
 
-def dispatch_region(machine: Machine, op: str, cycles: int, elements: int) -> Decision:
-    """An element-wise or reduction region whose passes take ``cycles`` and whose inputs and outputs have ``elements``
+def _vector_terms(machine: Machine, cost: PassCost) -> tuple[CostTerm, ...]:
+    tck = machine.clock.tck_ns
+    return (
+        CostTerm("port", cost.port * tck, "vector_unit.lanes"),
+        CostTerm("latency", cost.latency * tck, "vector_unit.latency"),
+        CostTerm("overhead", cost.overhead * tck, "vector_unit.pass_overhead"),
+    )
+
+
+def dispatch_linear(machine: Machine, op: str, outputs: int, k: int, task: str | None = None) -> Decision:
+    """y [outputs] = W x, W bf16."""
+    o = machine.organisation
+    local_rows = ceil_div(outputs, o.channels * o.banks)
+    row_columns = ceil_div(k, machine.bank_unit.lanes)
+    columns = local_rows * row_columns
+    groups = ceil_div(local_rows, machine.bank_unit.accumulators)
+    chunks = ceil_div(row_columns, machine.buffer.columns)
+    registers = groups * row_columns + local_rows
+    banks = _bank_terms(machine, columns, ceil_div(columns, o.columns), groups * chunks, registers)
+    # On the vector unit every weight passes the read port once, and every output is a pass of its own.
+    lines = ceil_div(k, machine.vector_unit.lanes)
+    vector = PassCost(2 * outputs * lines, 0, outputs * machine.vector_unit.pass_overhead)
+    return _choose(
+        op,
+        "linear",
+        (
+            Candidate("banks", banks),
+            Candidate(
+                "vector",
+                _vector_terms(machine, vector),
+                f"weights of {outputs * k * 2} bytes do not pass through scratch in this version",
+                NO_STREAMING,
+            ),
+            _host(machine, (outputs + k) * 4, outputs * k * 2),
+        ),
+        task,
+    )
+
+
+def dispatch_attention(machine: Machine, op: str, kv: KVLayout, group: int, context: int) -> Decision:
+    """Attention of one layer over ``context`` tokens, ``group`` query heads on each KV head."""
+    elements = context * kv.kv_heads * kv.head_dim
+    units = kv.channels * kv.banks
+    columns = 2 * elements / (units * kv.lanes)
+    pages = ceil_div(context, kv.page_tokens) * kv.kv_heads / kv.channels
+    filled = pages * group * (kv.head_columns + kv.token_columns)
+    read = pages * group * (kv.page_tokens + kv.head_dim) / kv.banks
+    banks = _bank_terms(machine, columns * group, columns / kv.row_columns, 4 * pages, filled + read)
+    scores = ceil_div(context, machine.vector_unit.lanes) * kv.kv_heads * group
+    lines = 2 * ceil_div(elements * group, machine.vector_unit.lanes)
+    vector = PassCost(2 * lines + 3 * scores, 0, 2 * kv.kv_heads * group * machine.vector_unit.pass_overhead)
+    heads = kv.kv_heads * group * kv.head_dim
+    return _choose(
+        op,
+        "attention",
+        (
+            Candidate("banks", banks),
+            Candidate(
+                "vector",
+                _vector_terms(machine, vector),
+                f"keys and values of {4 * elements} bytes do not pass through scratch in this version",
+                NO_STREAMING,
+            ),
+            _host(machine, 8 * heads + 8 * kv.kv_heads * kv.head_dim, 4 * elements),
+        ),
+        None,
+    )
+
+
+def dispatch_embedding(machine: Machine, op: str, width: int) -> Decision:
+    """One row of a table that lies in the banks."""
+    columns = ceil_div(width, machine.bank_unit.lanes)
+    banks = _bank_terms(machine, columns, ceil_div(columns, machine.organisation.columns) + 1, 0, 0)
+    return _choose(
+        op,
+        "embedding",
+        (
+            Candidate("banks", banks),
+            Candidate("vector", (), "the vector unit reaches scratch only", "the table lies in the banks"),
+            _host(machine, width * 4, width * 2),
+        ),
+        None,
+    )
+
+
+def dispatch_region(machine: Machine, op: str, cost: PassCost, elements: int, task: str | None = None) -> Decision:
+    """An element-wise or reduction region whose passes cost ``cost`` and whose inputs and outputs have ``elements``
     elements together.
     """
     present = machine.vector_unit.present
     vector = Candidate(
-        "vector", cycles * machine.clock.tck_ns, None if present else "this machine has no near-memory vector unit"
+        "vector",
+        _vector_terms(machine, cost),
+        None if present else "this machine has no near-memory vector unit",
+        None if present else "vector_unit.present",
     )
     return _choose(
         op,
         "vector",
         (
-            Candidate("banks", float("inf"), "bank units multiply and accumulate only"),
+            Candidate("banks", (), "bank units multiply and accumulate only", "bank units: MAC"),
             vector,
             _host(machine, elements * 4, 0),
         ),
+        task,
     )

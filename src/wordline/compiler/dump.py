@@ -58,6 +58,7 @@ def _dispatch(compiled: Compiled) -> str:
         for candidate in decision.candidates:
             verdict = "" if candidate.excluded is None else f"  excluded: {candidate.excluded}"
             lines.append(f"  {candidate.engine:8} {candidate.cost_ns:14.1f} ns{verdict}")
+            lines += [f"    {term.name:16} {term.ns:14.1f} ns  {term.constants}" for term in candidate.terms]
     return "\n".join(lines) + "\n"
 
 

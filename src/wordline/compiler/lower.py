@@ -6,7 +6,13 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import FLAG_LOGITS, FLAG_SEND_LOGITS, LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
-from wordline.compiler.dispatch import Decision, dispatch_linear, dispatch_region
+from wordline.compiler.dispatch import (
+    Decision,
+    dispatch_attention,
+    dispatch_embedding,
+    dispatch_linear,
+    dispatch_region,
+)
 from wordline.compiler.kernel.ir import Address, Item, Task, TaskKind, command
 from wordline.compiler.kernel.scratch import (
     ScratchBuffer,
@@ -20,6 +26,7 @@ from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
 from wordline.compiler.kernels import attention, embedding, gemv, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
 from wordline.compiler.regions import Form, Region, RegionFinder
+from wordline.compiler.vector.cost import passes_cost
 from wordline.compiler.vector.expression import RegionInput
 from wordline.compiler.vector.region import Destination, compile_region
 from wordline.errors import WordlineError
@@ -95,6 +102,7 @@ class _Lowering:
         self.machine, self.graph, self.overlap = machine, graph, overlap
         layers, self.heads, kv_heads, head_dim = attention_geometry(graph)
         self.kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
+        self.max_context = max_context
         self.finder = RegionFinder(graph)
         self.state_ops = self.finder.state_ops()
         self.tasks: list[Task] = []
@@ -202,6 +210,7 @@ class _Lowering:
         vocabulary, width = (_static(d) for d in op.operands[0].type.shape)
         if name not in self.stream_of:
             self._place([name], [vocabulary], width, indexed=True)
+        self.decisions.append(dispatch_embedding(self.machine, label_of(op), width))
         stream, _ = self.stream_of[name]
         row = ScratchBuffer(self._name("row"), stream.columns * COLUMN_BYTES)
         result = self._vector(self._name("embedding"), width)
@@ -229,7 +238,7 @@ class _Lowering:
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
         for op, m in zip(ops, outputs, strict=True):
-            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k))
+            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, "gemv " + "+".join(names)))
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -276,6 +285,7 @@ class _Lowering:
         )
         k_, v_ = (self.wide[self.finder.root(value)] for value in (k, v))
         layer = shape.layer
+        self.decisions.append(dispatch_attention(self.machine, label_of(op), kv, shape.group, self.max_context))
         out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, LANES)
         predicate = self._predicate(self.graph.users()[op.result])
         self.hoist = len(self.tasks)
@@ -376,9 +386,9 @@ class _Lowering:
         body: list[Item] = [command("LDA", register, None, index=WORDS[register.name]) for register in block.registers]
         body.extend(block.items)
         elements = sum(v.type.static_elements() for v in (*region.inputs, *(value for value, _ in region.demands)))
-        self.decisions.append(
-            dispatch_region(self.machine, name if op is None else label_of(op), code.cycles, elements)
-        )
+        cost = passes_cost(self.machine, block.items)
+        label = name if op is None else label_of(op)
+        self.decisions.append(dispatch_region(self.machine, label, cost, elements, name))
         self._task(Engine.VECTOR, name, op, "vector", body, block.reads, block.writes, (), predicate)
 
     def _region_input(self, value: Value, predicate: int | None) -> RegionInput:
