@@ -19,7 +19,7 @@ from typing import Protocol
 import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
-from wordline.cli import devices, disasm, doctor, estimate, generate, inspect, limits, score, timing, trace
+from wordline.cli import devices, disasm, doctor, estimate, explain, generate, inspect, limits, score, timing, trace
 from wordline.cli.output import print_json
 from wordline.errors import WordlineError
 
@@ -53,6 +53,7 @@ COMMANDS: tuple[Command, ...] = (
     devices,
     limits,
     estimate,
+    explain,
     doctor,
 )
 

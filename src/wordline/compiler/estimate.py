@@ -128,16 +128,7 @@ def estimate(
     Raises:
         WordlineError: "bad-context", or what the compiler refuses ("device-full" with the owner of each part).
     """
-    limit = int(model.metadata["max_context"])
-    for context in contexts:
-        if not 1 <= context <= limit:
-            raise WordlineError(
-                "bad-context",
-                f"context {context} is outside 1..{limit}",
-                where=str(model.metadata["name"]),
-                remedy=f"give --context up to {limit}",
-            )
-    compiled = compile_graph(model.graph, machine, max(contexts), progress)
+    compiled = _compiled(model, machine, contexts, progress)
     shape = ModelShape(name=str(model.metadata["name"]), **model_shape_of(model, compiled.lowered))
     progress("timing")
     image = compiled.generated.program.to_bytes()
@@ -157,6 +148,30 @@ def estimate(
         _memory_plan(compiled, len(image)),
         tuple(steps),
     )
+
+
+def time_step(
+    model: ImportedModel, machine: Machine, context: int, progress: Progress = silent
+) -> tuple[Compiled, TimingResult]:
+    """The compiled program, and the time of one step at ``context``; arguments and errors as :func:`estimate`."""
+    compiled = _compiled(model, machine, [context], progress)
+    progress("timing")
+    timing = TimingModel(machine)
+    slot = timing.load(compiled.generated.program)
+    return compiled, timing.run(slot, 0, argument_memory(compiled, context))
+
+
+def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress) -> Compiled:
+    limit = int(model.metadata["max_context"])
+    for context in contexts:
+        if not 1 <= context <= limit:
+            raise WordlineError(
+                "bad-context",
+                f"context {context} is outside 1..{limit}",
+                where=str(model.metadata["name"]),
+                remedy=f"give --context up to {limit}",
+            )
+    return compile_graph(model.graph, machine, max(contexts), progress)
 
 
 def argument_memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:

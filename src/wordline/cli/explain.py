@@ -1,0 +1,166 @@
+"""``wordline explain``: why each operation runs where it does, and which rule or limit bounds it there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wordline.cli.models import DEFAULT_CONTEXT, MODEL_HELP, add_layers_option, import_model
+from wordline.cli.options import add_json_option, add_machine_options, machine_of, positive
+from wordline.cli.output import print_json, print_tables, table
+from wordline.cli.progress import progress
+from wordline.errors import WordlineError
+
+if TYPE_CHECKING:
+    from wordline.compiler.explain import Explanation
+
+NAME = "explain"
+HELP = "for every operation: candidate engines and their costs, the winner, the margin, and what bounds it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument("op", nargs="?", metavar="OP", help="part of an operation's name, or a pattern: 'linear *mlp*'")
+    parser.add_argument(
+        "--context", type=positive, metavar="TOKENS", help=f"tokens attended over (default: {DEFAULT_CONTEXT})"
+    )
+    add_layers_option(parser)
+    add_machine_options(parser)
+    add_json_option(parser)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with all of it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compile, time, explain."""
+    machine = machine_of(args)
+    with progress() as report:
+        model = import_model(args.model, args.layers, report)
+        from wordline.compiler.estimate import time_step
+        from wordline.compiler.explain import explain
+
+        context = args.context or min(DEFAULT_CONTEXT, int(model.metadata["max_context"]))
+        compiled, result = time_step(model, machine, context, report)
+        found = explain(compiled, result, args.op)
+    title = f"{compiled.graph.name} on {machine.name} ({machine.hash[:12]}), context {context}"
+    step_ns = result.nanoseconds
+    if args.html is not None:
+        write_page(args.html, title, found, step_ns)
+    if args.json:
+        print_json(
+            {
+                "model": compiled.graph.name,
+                "machine": {"name": machine.name, "hash": machine.hash},
+                "context": context,
+                "ms_per_token": step_ns / 1e6,
+                "operations": [document(e) for e in found],
+            }
+        )
+    elif args.html is not None:
+        print(f"{args.html}: {title}")
+    else:
+        print_tables(title, "", _overview(found, step_ns))
+        if args.op is not None:
+            for explanation in found:
+                print_tables("", *_details(explanation))
+    return 0
+
+
+def document(e: Explanation) -> dict[str, Any]:
+    """An explanation as plain data; times of one operation unless a name says otherwise."""
+    return {
+        "op": e.op,
+        "count": e.count,
+        "ops": list(e.ops),
+        "kind": e.kind,
+        "engine": e.engine,
+        "shared_with": list(e.shared_with),
+        "candidates": [
+            {
+                "engine": c.engine,
+                "cost_ns": c.cost_ns if c.terms else None,
+                "terms": [{"name": t.name, "ns": t.ns, "constants": t.constants} for t in c.terms],
+                "excluded": c.excluded,
+                "rule": c.rule,
+            }
+            for c in e.candidates
+        ],
+        "runner_up": e.runner_up,
+        "margin": e.margin,
+        "timed": {
+            "channel_ns_all": e.channel_ns,
+            "vector_busy_ns_all": e.vector_ns,
+            "waited_ns_all": e.waited_ns,
+            "bounds": [{"cause": b.cause, "ns_all": b.ns, "constants": b.constants} for b in e.bounds],
+        },
+    }
+
+
+def write_page(path: Path, title: str, found: list[Explanation], step_ns: float) -> None:
+    """Write the HTML page, complete or not at all. Raises ``WordlineError("bad-output")`` for a folder."""
+    from wordline.cli.explain_page import page
+
+    if path.is_dir():
+        raise WordlineError("bad-output", "the output is a folder", where=str(path), remedy="name a file")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(page(title, found, step_ns), encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def margin_text(e: Explanation) -> str:
+    """The winner's lead over the next best."""
+    if e.margin is None:
+        return "no other"
+    blocked = next(c for c in e.candidates if c.engine == e.runner_up).excluded is not None
+    return f"{e.margin:.1f}x over {e.runner_up}" + (" (excluded)" if blocked else "")
+
+
+def bound_text(e: Explanation) -> str:
+    """The main bounds in percent of the operation's time."""
+    total = sum(b.ns for b in e.bounds) or 1.0
+    return ", ".join(f"{b.cause} {100 * b.ns / total:.0f} %" for b in e.bounds[:3])
+
+
+def _overview(found: list[Explanation], step_ns: float) -> Any:
+    rows = [
+        [
+            e.op,
+            e.engine,
+            margin_text(e),
+            bound_text(e),
+            str(e.count),
+            f"{e.candidates[[c.engine for c in e.candidates].index(e.engine)].cost_ns / 1e3:.3f}",
+            f"{e.channel_ns / 1e6:.4f}",
+            f"{e.vector_ns / 1e6:.4f}",
+            f"{100 * max(e.channel_ns, 0) / step_ns:.1f} %",
+        ]
+        for e in found
+    ]
+    numbers = ["count", "cost µs", "channel ms", "vector busy ms", "of step"]
+    columns = ["operation", "engine", "margin", "bound by", *numbers]
+    return table("cost: modelled, of one; times: timed, of all", columns, rows, left=4)
+
+
+def _details(e: Explanation) -> list[Any]:
+    rows = []
+    for c in e.candidates:
+        verdict = "chosen" if c.engine == e.engine else (c.excluded or "costs more")
+        rule = "" if c.rule is None else c.rule
+        rows.append([c.engine, "", verdict, rule, f"{c.cost_ns:,.1f}" if c.terms else "-"])
+        rows += [["", t.name, "", t.constants, f"{t.ns:,.1f}"] for t in c.terms]
+    shared = f"; one task with {', '.join(e.shared_with)}" if e.shared_with else ""
+    bounds = [[b.cause, b.constants, f"{b.ns / 1e3:,.3f}"] for b in e.bounds]
+    return [
+        table(
+            f"{e.op} ({e.count}x): {e.engine}, {margin_text(e)}{shared}",
+            ["engine", "term", "verdict", "rule, or constants", "ns"],
+            rows,
+            left=4,
+        ),
+        table("in the timed step", ["cause", "constants", "µs of all"], bounds, left=2),
+    ]
