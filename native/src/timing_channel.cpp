@@ -1,6 +1,3 @@
-#include <bit>
-#include <type_traits>
-#include <memory>
 #include <algorithm>
 #include <string>
 
@@ -695,52 +692,6 @@ void ChannelTiming::update(DramCommand command, std::int32_t bank, std::int32_t 
         case DramCommand::mac16:
             break;
     }
-}
-
-std::int64_t ChannelTiming::horizon() const {
-    // Each interval of the rules is one of these or the sum of two.
-    return 2 * std::int64_t{std::max({t_.nRFC, t_.nRC, t_.nRAS, t_.nFAW, t_.nCL, t_.nCWL, t_.nBL, t_.nWR, t_.nRP, t_.nRTP,
-                                     t_.nMODCH, t_.nRCDRD, t_.nRCDRDMAC, t_.nRCDEWMUL, t_.nRCDRDAF, t_.nRCDRDCP, t_.nRCDWR,
-                                     t_.nRCDWRCP, t_.nRRDS, t_.nRRDL, t_.nRD2WR, t_.nRD2WRGB, t_.nRD2WRMAC, t_.nRDMAC2WR,
-                                     t_.nRDMAC2WRGB, t_.nRDMAC2WRMAC, t_.nWR2MAC, t_.nWR2RDS, t_.nWR2RDL, t_.nWR2RDMAC,
-                                     t_.nWRA2RD, t_.nWRGB2RDMAC, t_.nWRMAC2RDMAC, t_.nRDCP2MAC, t_.nWR2PRE, t_.nEWMUL2PRE,
-                                     t_.nWRA2ACT, t_.nMAC2TMOD, t_.nCMD2TMOD})};
-}
-
-bool ChannelTiming::continues_like(const ChannelTiming& other) const {
-    const bool landing = landed_ > now_;
-    if (now_ != other.now_ || due_ != other.due_ || refreshes_ != other.refreshes_ || landing != (other.landed_ > other.now_) ||
-        (landing && (landed_ != other.landed_ || landing_cause_ != other.landing_cause_ || landing_instruction_ != other.landing_instruction_)) ||
-        register_mode_ != other.register_mode_ || visit_cause_ != other.visit_cause_ || activation_cause_ != other.activation_cause_ ||
-        entry_cycles_ != other.entry_cycles_ || (entry_cycles_ != 0 && entry_instruction_ != other.entry_instruction_) ||
-        common_row_ != other.common_row_ || open_banks_ != other.open_banks_ || row_.values != other.row_.values ||
-        refreshed_row_.values != other.refreshed_row_.values) {
-        return false;
-    }
-    // The history holds cycles only; what lies behind the horizon is all the same.
-    static_assert(sizeof(History) % sizeof(std::int64_t) == 0 && std::is_trivially_copyable_v<History>);
-    using Cycles = std::array<std::int64_t, sizeof(History) / sizeof(std::int64_t)>;
-    const auto mine = std::bit_cast<Cycles>(last_), theirs = std::bit_cast<Cycles>(other.last_);
-    const std::int64_t far = now_ - horizon();
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-        if (mine[i] != theirs[i] && (mine[i] > far || theirs[i] > far)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void ChannelTiming::follow(const ChannelTiming& start, const ChannelTiming& end) {
-    ChannelTiming next = end;
-    next.channel_ = channel_;
-    for (std::size_t i = 0; i < n_causes; ++i) {
-        next.causes_[i] = causes_[i] + end.causes_[i] - start.causes_[i];
-    }
-    for (std::size_t i = 0; i < n_dram_commands; ++i) {
-        next.commands_[i] = commands_[i] + end.commands_[i] - start.commands_[i];
-    }
-    std::destroy_at(this);  // it has references, so it cannot be assigned
-    std::construct_at(this, next);
 }
 
 }  // namespace wordline
