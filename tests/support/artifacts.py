@@ -106,6 +106,7 @@ def tiny_contents(machine: Machine | None = None, **changes: Any) -> ArtifactCon
             weights=(WeightPlacement("w", 0, 2, "bf16", (20, 8)),),
             kv=KvLayout(2, 1, 64, 256, 32, 2, 2, 1000),
             scratch=(),
+            envelope=(),
         ),
         logits=LogitsOutput("bf16", VOCAB, PADDED),
         weights=[block],

@@ -4,6 +4,7 @@ from wordline.artifact.artifact import Artifact, open_artifact
 from wordline.artifact.manifest import (
     ArgumentNames,
     Entry,
+    Envelope,
     KvLayout,
     LogitsOutput,
     MachineRef,
@@ -24,6 +25,7 @@ __all__ = [
     "ArtifactContents",
     "Entry",
     "EntryContents",
+    "Envelope",
     "KvLayout",
     "LogitsOutput",
     "MachineRef",

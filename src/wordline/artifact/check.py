@@ -68,6 +68,9 @@ def _check_memory(manifest: Manifest, machine: Machine) -> str:
     capacity = kv.pages_per_channel * kv.page_tokens * machine.organisation.channels
     if capacity < kv.max_context:
         return f"KV pages hold {capacity} tokens, the context is {kv.max_context}"
+    for point in memory.envelope:
+        if point.context > kv.max_context or kv.first_row + point.kv_rows > rows:
+            return f"the envelope at context {point.context} takes {point.kv_rows} rows of KV pages"
     for weight in memory.weights:
         if weight.first_row + weight.rows > memory.weight_rows:
             return f"weight {weight.name!r} ends at row {weight.first_row + weight.rows} of {memory.weight_rows}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SCHEMA = 1
+SCHEMA = 2
 MANIFEST, PROGRAM, WEIGHTS, TOKENIZER = "manifest.json", "program.bin", "weights.bin", "tokenizer.json"
 ENTRY_ALIGNMENT = 64
 """Entry images start at multiples of this in ``program.bin``, so that they can be read as 64-bit words in place."""
@@ -126,13 +126,32 @@ class WeightPlacement:
 
 
 @dataclass(frozen=True)
+class Envelope:
+    """What ``batch`` sequences of ``context`` tokens take: DRAM of the device in whole pages, and scratch of a channel.
+
+    ``kv_rows`` are the rows of KV pages in the fullest channel.
+    """
+
+    batch: int
+    context: int
+    weight_bytes: int
+    kv_bytes: int
+    kv_rows: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
 class MemoryMap:
-    """Rows ``[0, weight_rows)`` hold ``weights.bin``; the rows after them are free for KV pages."""
+    """Rows ``[0, weight_rows)`` hold ``weights.bin``; the rows after them are free for KV pages.
+
+    ``envelope``: by ascending context, the last one is the longest that the artifact was compiled for.
+    """
 
     weight_rows: int
     weights: tuple[WeightPlacement, ...]
     kv: KvLayout
     scratch: tuple[ScratchAllocation, ...]
+    envelope: tuple[Envelope, ...]
 
 
 @dataclass(frozen=True)

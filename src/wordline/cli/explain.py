@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordline.cli.models import DEFAULT_CONTEXT, MODEL_HELP, add_layers_option, import_model
 from wordline.cli.options import add_json_option, add_machine_options, machine_of, positive
-from wordline.cli.output import print_json, print_tables, table
+from wordline.cli.output import print_json, print_tables, table, write_text
 from wordline.cli.progress import progress
-from wordline.errors import WordlineError
 
 if TYPE_CHECKING:
     from wordline.compiler.explain import Explanation
@@ -47,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
     title = f"{compiled.graph.name} on {machine.name} ({machine.hash[:12]}), context {context}"
     step_ns = result.nanoseconds
     if args.html is not None:
-        write_page(args.html, title, found, step_ns)
+        from wordline.cli.explain_page import page
+
+        write_text(args.html, page(title, found, step_ns))
     if args.json:
         print_json(
             {
@@ -96,20 +96,6 @@ def document(e: Explanation) -> dict[str, Any]:
             "bounds": [{"cause": b.cause, "ns_all": b.ns, "constants": b.constants} for b in e.bounds],
         },
     }
-
-
-def write_page(path: Path, title: str, found: list[Explanation], step_ns: float) -> None:
-    """Write the HTML page, complete or not at all. Raises ``WordlineError("bad-output")`` for a folder."""
-    from wordline.cli.explain_page import page
-
-    if path.is_dir():
-        raise WordlineError("bad-output", "the output is a folder", where=str(path), remedy="name a file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(page(title, found, step_ns), encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def margin_text(e: Explanation) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wordline.cli.memory import MIB, memory_document, memory_map, memory_tables
+from wordline.cli.memory_picture import memory_picture
 from wordline.cli.options import add_json_option
-from wordline.cli.output import print_json, print_tables, table
+from wordline.cli.output import print_json, print_tables, table, write_text
 from wordline.cli.targets import model_path
 
 if TYPE_CHECKING:
@@ -17,12 +20,14 @@ if TYPE_CHECKING:
 NAME = "inspect"
 HELP = "what is in an artifact: sizes, memory map, entry points"
 
-MIB = 1 << 20
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("artifact", metavar="NAME.wl", help="artifact")
+    parser.add_argument(
+        "--memory", action="store_true", help="who owns which rows, scratch over time, and what each context takes"
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the memory plan")
     add_json_option(parser)
 
 
@@ -31,8 +36,16 @@ def run(args: argparse.Namespace) -> int:
     from wordline.artifact import open_artifact
 
     artifact = open_artifact(model_path(args.artifact))
+    if args.svg is not None:
+        write_text(args.svg, memory_picture(artifact))
     if args.json:
-        print_json(_document(artifact))
+        print_json(memory_document(artifact) if args.memory else _document(artifact))
+        return 0
+    if args.memory:
+        print_tables(*memory_tables(artifact))
+        return 0
+    if args.svg is not None:
+        print(f"{args.svg}: memory of {artifact.manifest.model.name} on {artifact.machine.name}")
         return 0
     manifest = artifact.manifest
     model, machine = manifest.model, artifact.machine
@@ -51,26 +64,6 @@ def _parts(artifact: Artifact) -> Any:
     parts = artifact.manifest.parts
     rows = [[name, f"{part.bytes:,}", part.sha256[:12]] for name, part in parts.items()]
     return table("parts", ["file", "bytes", "sha256"], rows)
-
-
-def memory_map(artifact: Artifact) -> list[dict[str, Any]]:
-    """Regions of DRAM, by rows (each in every bank of every channel)."""
-    from wordline.artifact.check import row_bytes
-
-    memory, kv, machine = artifact.manifest.memory, artifact.manifest.memory.kv, artifact.machine
-    room = (machine.organisation.rows - kv.first_row) // kv.rows_per_page
-    pages = min(kv.layers * kv.kv_heads * kv.pages_per_channel, room)
-    regions = [
-        ("weights", 0, memory.weight_rows),
-        ("unused", memory.weight_rows, kv.first_row),
-        (f"KV pages of one session at {kv.max_context} tokens", kv.first_row, kv.first_row + pages * kv.rows_per_page),
-        ("free", kv.first_row + pages * kv.rows_per_page, machine.organisation.rows),
-    ]
-    return [
-        {"region": name, "first_row": first, "rows": end - first, "bytes": (end - first) * row_bytes(machine)}
-        for name, first, end in regions
-        if end > first
-    ]
 
 
 def _memory(artifact: Artifact) -> Any:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from wordline.errors import WordlineError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,3 +41,15 @@ def print_tables(*parts: Any) -> None:
         console = Console(highlight=False, markup=False, width=200)
     for part in parts:
         console.print(part)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, complete or not at all. Raises ``WordlineError("bad-output")`` for a folder."""
+    if path.is_dir():
+        raise WordlineError("bad-output", "the output is a folder", where=str(path), remedy="name a file")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

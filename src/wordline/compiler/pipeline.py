@@ -14,6 +14,7 @@ import numpy.typing as npt
 from wordline.artifact import (
     ArtifactContents,
     EntryContents,
+    Envelope,
     KvLayout,
     LogitsOutput,
     MachineRef,
@@ -29,7 +30,7 @@ from wordline.compiler.capacity import check_capacity
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
 from wordline.compiler.dump import dump_ir
-from wordline.compiler.footprint import weight_owners
+from wordline.compiler.footprint import envelope_contexts, kv_footprint, slab_bytes, weight_owners
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.lower import Lowered, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
@@ -156,6 +157,7 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
             ScratchAllocation(p.buffer.name, p.offset, p.buffer.bytes_per_channel, p.first, p.last)
             for p in compiled.plan.placements
         ),
+        tuple(_envelope(compiled)),
     )
     tokenizer, tokenizer_json = _tokenizer(model)
     return ArtifactContents(
@@ -169,6 +171,14 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
         tokenizer,
         tokenizer_json,
     )
+
+
+def _envelope(compiled: Compiled) -> Iterator[Envelope]:
+    machine, kv = compiled.machine, compiled.lowered.kv
+    weights = compiled.weight_rows * slab_bytes(machine)
+    for context in envelope_contexts(kv, compiled.max_context):
+        pages = kv_footprint(machine, kv, context)
+        yield Envelope(1, context, weights, pages.bytes, pages.rows, compiled.plan.peak)
 
 
 def _bound(graph: Graph) -> bool:
