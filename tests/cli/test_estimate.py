@@ -95,6 +95,15 @@ def test_wrong_models_and_contexts_are_named(tiny: str, capsys: pytest.CaptureFi
     assert "'x' is not a positive whole number" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["Llama-2-13B", "Qwen3-32B"])
+def test_weights_that_exceed_the_device_are_refused_at_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", name, "--machine", "gddr6-aim-card"]) == 2
+    error = capsys.readouterr().err
+    assert f"error[device-full]: {name} needs " in error
+    assert "model.layers.*.mlp.down_proj.weight" in error
+    assert "generating kernels" not in error
+
+
 @pytest.mark.parametrize("name", published_names())
 def test_published_configs_have_the_published_shapes(name: str, tmp_path: Path) -> None:
     known, fields = published_config(name.lower())

@@ -7,6 +7,7 @@ can cure; 70 a defect of wordline; 130 interrupted; 141 the reader of standard o
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import sys
@@ -76,8 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Under ``--json`` an error is also printed on standard output, as ``{"error": {"code", "what", "where", "remedy"}}``.
     """
     args = build_parser().parse_args(argv)
-    # Compiling makes millions of objects that live to the end; looking through all of them for garbage takes seconds.
+    # Compiling makes millions of objects that live to the end; looking through all of them for garbage takes seconds,
+    # at the end too.
     gc.set_threshold(100_000, 20, 100)
+    atexit.register(gc.freeze)
     try:
         code: int = args.command.run(args)
         sys.stdout.flush()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, ceil_div
+from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, ceil_div, place_weights
 from wordline.compiler.memory import ScratchPlan
+from wordline.graph.ir import Graph
 from wordline.machines import Machine
 
 PARAMETERS = "vector parameters"
@@ -61,6 +62,22 @@ def weight_owners(machine: Machine, streams: Sequence[WeightStream], parameters:
     if parameters.rows:
         places = parameters.places.values()
         found[PARAMETERS] = [len(places), parameters.rows, sum(4 * place.elements for place in places)]
+    return [Owner(name, count, rows, rows * slab, used) for name, (count, rows, used) in found.items()]
+
+
+def matrix_owners(machine: Machine, graph: Graph) -> list[Owner]:
+    """Owners of the rows that the graph's matrices would take, each placed by itself: known before anything else is."""
+    slab = slab_bytes(machine)
+    element = machine.organisation.column_bytes // machine.bank_unit.lanes
+    found: dict[str, list[int]] = {}
+    for name, constant in graph.constants.items():
+        shape = constant.type.shape
+        if len(shape) == 2 and not constant.inline:
+            m, k = (int(str(size)) for size in shape)
+            totals = found.setdefault(starred(name), [0, 0, 0])
+            totals[0] += 1
+            totals[1] += place_weights(machine, [name], [m], k, 0).dram_rows
+            totals[2] += m * k * element
     return [Owner(name, count, rows, rows * slab, used) for name, (count, rows, used) in found.items()]
 
 

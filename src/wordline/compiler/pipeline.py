@@ -30,9 +30,10 @@ from wordline.compiler.capacity import check_capacity
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
 from wordline.compiler.dump import dump_ir
-from wordline.compiler.footprint import envelope_contexts, kv_footprint, slab_bytes, weight_owners
+from wordline.compiler.footprint import envelope_contexts, kv_footprint, matrix_owners, slab_bytes, weight_owners
 from wordline.compiler.kernel.ir import Task
-from wordline.compiler.lower import Lowered, lower_graph
+from wordline.compiler.layout import place_kv
+from wordline.compiler.lower import Lowered, attention_geometry, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
 from wordline.compiler.synchronise import Synchronisation, synchronise
 from wordline.errors import WordlineError
@@ -79,6 +80,7 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
 
     Raises ``WordlineError``: "scratch-full", "device-full", "kv-layout" and what the passes refuse.
     """
+    _check_weights(graph, machine, max_context)
     progress("placing weights and generating kernels")
     lowered, plan = _fit(graph, machine, max_context)
     progress("synchronising engines")
@@ -87,6 +89,15 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     generated = generate(machine, instruction_set(machine.generation), lowered.tasks, plan, sync)
     verify_program(generated.program, machine)
     return Compiled(machine, graph, lowered, plan, sync, generated, max_context)
+
+
+def _check_weights(graph: Graph, machine: Machine, max_context: int) -> None:
+    """Refuse a model whose weights alone exceed the device before anything is generated for it."""
+    owners = matrix_owners(machine, graph)
+    if sum(owner.used_bytes for owner in owners) > machine.organisation.capacity_bytes:
+        layers, _, kv_heads, head_dim = attention_geometry(graph)
+        kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
+        check_capacity(machine, sum(owner.rows for owner in owners), kv, graph.name, owners)
 
 
 def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, ScratchPlan]:

@@ -19,6 +19,7 @@ from wordline.frontend.export import ExportedStep, export_decode_step
 from wordline.frontend.foreign import summary
 from wordline.frontend.gguf_file import GGUFFile
 from wordline.frontend.lower import lower
+from wordline.frontend.repeat import TRACED_LAYERS, layer_of, layers_are_alike, repeat_layers
 from wordline.frontend.tokenizer import TokenizerFiles, tokenizer_of
 from wordline.graph.ir import Graph
 
@@ -123,8 +124,12 @@ def _import(
     model_layers = config.num_hidden_layers
     if layers is not None:
         config = _first_layers(config, layers, source)
-    step = export_decode_step(config)
-    graph = lower(step, name, read(step) if read is not None else None)
+    if read is None and layers_are_alike(config):
+        graph, parameters = _repeated(name, config, source)
+    else:
+        step = export_decode_step(config)
+        graph = lower(step, name, read(step) if read is not None else None)
+        parameters = _parameter_count(step.parameters)
     _check_attention(graph, config, source)
     metadata = {
         "name": name,
@@ -132,9 +137,25 @@ def _import(
         "architecture": config.model_type,
         "max_context": config.max_position_embeddings,
         "model_layers": model_layers,
-        "parameters": sum(int(np.prod(shape, dtype=np.int64)) for shape in step.parameters.values()),
+        "parameters": parameters,
     }
     return ImportedModel(graph, config.to_dict(), tokenizer, metadata)
+
+
+def _repeated(name: str, config: PretrainedConfig, source: Path) -> tuple[Graph, int]:
+    """Graph without weights and count of weight elements, traced in part where all layers are alike."""
+    layers = config.num_hidden_layers
+    step = export_decode_step(_first_layers(config, TRACED_LAYERS, source))
+    graph = repeat_layers(lower(step, name, None), layers)
+    if graph is None:
+        step = export_decode_step(config)
+        return lower(step, name, None), _parameter_count(step.parameters)
+    last = {n: shape for n, shape in step.parameters.items() if layer_of(n) == TRACED_LAYERS - 1}
+    return graph, _parameter_count(step.parameters) + (layers - TRACED_LAYERS) * _parameter_count(last)
+
+
+def _parameter_count(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    return sum(int(np.prod(shape, dtype=np.int64)) for shape in shapes.values())
 
 
 def _first_layers(config: PretrainedConfig, layers: int, source: Path) -> PretrainedConfig:
