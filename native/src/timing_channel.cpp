@@ -250,6 +250,7 @@ void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t 
             r.raise(std::max(last_.column_write_any + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
             break;
         default:  // REFab
+            r.raise(last_.act_any + t_.nRC, own);
             r.raise(std::max(last_.pre_any + t_.nRP, last_.wra16 + t_.nWRA2ACT), own);
             break;
     }

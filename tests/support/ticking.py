@@ -59,6 +59,7 @@ def rules(machine: Machine) -> list[Rule]:
         (precharge, activate, "bank", t.nRP),
         (precharge, precharge, "bank", t.nRP),
         (precharge, {"REFab"}, "channel", t.nRP),
+        (activate, {"REFab"}, "channel", t.nRC),
         (reads, reads, "channel", t.nCCDS),
         (COLUMN_READS, COLUMN_READS, "group", t.nCCDL),
         (writes, writes, "channel", t.nCCDS),

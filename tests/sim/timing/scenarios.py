@@ -195,6 +195,13 @@ SCENARIOS: dict[str, Scenario] = {
         cycles=267 - 193,
         overrides={},
     ),
+    "refresh after a bare activation": Scenario(
+        program([ins("ACT16", row=0), ins("REF")]),
+        # PREA after nRAS; nRP after that would be 86, nRC after the activation is 89; nRFC is waited for and credited
+        "0 ACT16  54 PREA  89 REFab",
+        cycles=89 + 210 - 191,
+        overrides={},
+    ),
     "activation power limit": Scenario(
         program([ins("ACT16", row=0), ins("PREA"), ins("ACT16", row=1)]),
         "0 ACT16  54 PREA  168 ACT16",
