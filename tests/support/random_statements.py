@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from wordline.isa.affine import Affine, affine
+from wordline.isa.controller.vector import FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.isa.declare import Engine, InstructionSet
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.isa.instruction import Instr, make
 from wordline.machines import Machine
 

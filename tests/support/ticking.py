@@ -14,8 +14,8 @@ from itertools import product
 from math import ceil, floor
 from types import SimpleNamespace
 
+from wordline.isa.controller.vector import FIRST_RESULT, VECTOR_OPS
 from wordline.isa.declare import Engine
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, VECTOR_OPS
 from wordline.isa.instruction import Instr, evaluate
 from wordline.isa.program import Program, Stream
 from wordline.machines import Machine

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 
 from wordline.isa.affine import Affine, affine
+from wordline.isa.controller.vector import OP_BY_NAME
 from wordline.isa.declare import Engine
 from wordline.isa.gddr6_aim import ISA
-from wordline.isa.gddr6_aim.vector import OP_BY_NAME
 from wordline.isa.instruction import Instr, make
 from wordline.isa.program import Program, Stream
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 from numpy.typing import NDArray
 
+from wordline.compiler.kernel.passes import PassItem, PassLoop, PassSpec
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import Register, SharedRegister
 from wordline.compiler.vector.emit import pass_instruction
-from wordline.compiler.vector.passes import PassItem, PassLoop, PassSpec
 from wordline.isa import instruction_set
-from wordline.isa.gddr6_aim.vector_pass import execute_pass
+from wordline.isa.controller.vector_pass import execute_pass
 from wordline.isa.instruction import decode, encode, evaluate
 from wordline.machines import Machine
 from wordline.numerics import formats

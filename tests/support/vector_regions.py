@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.vector_passes import VectorState
+from wordline.compiler.kernel.passes import SharedScalar
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import Register, SharedRegister
 from wordline.compiler.vector.expression import RegionInput
-from wordline.compiler.vector.passes import SharedScalar
 from wordline.compiler.vector.region import Destination, VectorCode, compile_region
 from wordline.graph.builder import GraphBuilder
 from wordline.graph.interpreter import Interpreter
 from wordline.graph.ir import Graph, Op, Value
 from wordline.graph.registry import lookup
 from wordline.graph.types import DType, TensorType
-from wordline.isa.gddr6_aim.vector import OP_BY_NAME
-from wordline.isa.gddr6_aim.vector_pass import OPERATIONS
+from wordline.isa.controller.vector import OP_BY_NAME
+from wordline.isa.controller.vector_pass import OPERATIONS
 from wordline.machines import Machine
 from wordline.numerics import vector as functions
 from wordline.numerics.formats import round_bf16

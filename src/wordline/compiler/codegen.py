@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from wordline.compiler.arguments import FLAGS
 from wordline.compiler.kernel.builder import CHANNEL
 from wordline.compiler.kernel.ir import Address, Command, Item, Loop, Task, command
+from wordline.compiler.kernel.passes import PassLoop, PassSpec
 from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.compiler.kernel.symbols import Linear, Register, SharedRegister, linear
 from wordline.compiler.memory import ScratchPlan
 from wordline.compiler.synchronise import Synchronisation
 from wordline.compiler.vector.emit import pass_instruction
-from wordline.compiler.vector.passes import PassLoop, PassSpec
 from wordline.errors import WordlineError
 from wordline.isa.declare import Engine, InstructionSet
 from wordline.isa.instruction import Instr, make

@@ -17,8 +17,8 @@ import struct
 from collections.abc import Iterable, Sequence
 
 from wordline.isa.affine import Affine
+from wordline.isa.controller.vector import OP_BY_CODE
 from wordline.isa.declare import AffineWord, Bits, Engine, Word
-from wordline.isa.gddr6_aim.vector import OP_BY_CODE
 from wordline.isa.instruction import GroupEntry, Instr, Packed
 from wordline.isa.program import Program, Stream
 

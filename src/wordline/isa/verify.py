@@ -12,9 +12,7 @@ from typing import NoReturn
 from wordline.errors import WordlineError
 from wordline.isa.affine import Affine
 from wordline.isa.bounds import Bounds
-from wordline.isa.declare import Engine, OperandError
-from wordline.isa.disassemble import format_head
-from wordline.isa.gddr6_aim.vector import (
+from wordline.isa.controller.vector import (
     FIRST_RESULT,
     FIRST_SCALAR,
     MAX_OPERANDS,
@@ -24,6 +22,8 @@ from wordline.isa.gddr6_aim.vector import (
     REDUCTIONS,
     SCALAR_KINDS,
 )
+from wordline.isa.declare import Engine, OperandError
+from wordline.isa.disassemble import format_head
 from wordline.isa.instruction import Instr, encoded_length
 from wordline.isa.program import Program, Stream
 from wordline.machines import Machine

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.support.vector_passes import VectorState
+from wordline.compiler.kernel.passes import PassLoop, PassSpec, VectorBlock
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast, contiguous
 from wordline.compiler.kernel.symbols import Linear, Register, SharedRegister, linear
 from wordline.compiler.vector.builder import PassBuilder
 from wordline.compiler.vector.cost import pass_cycles, passes_cycles
 from wordline.compiler.vector.emit import pass_instruction
-from wordline.compiler.vector.passes import PassLoop, PassSpec, VectorBlock
 from wordline.errors import WordlineError
 from wordline.isa import instruction_set
 from wordline.isa.declare import Engine

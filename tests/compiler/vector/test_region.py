@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.support.vector_regions import Region, random_values
+from wordline.compiler.kernel.passes import SharedScalar
 from wordline.compiler.kernel.scratch import broadcast, contiguous, shard_elements, sharded
 from wordline.compiler.kernel.symbols import Register, SharedRegister
 from wordline.compiler.vector.cost import passes_cycles
-from wordline.compiler.vector.passes import SharedScalar
 from wordline.errors import WordlineError
 from wordline.graph.ir import Value
 from wordline.machines import Machine, load_machine

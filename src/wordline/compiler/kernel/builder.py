@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from wordline.compiler.kernel.ir import Address, Command, Item, Loop, command
+from wordline.compiler.kernel.passes import PassItem
 from wordline.compiler.kernel.roll import roll
 from wordline.compiler.kernel.symbols import IntLike, Register, linear
-from wordline.compiler.vector.passes import PassItem
 
 
 class Builder:

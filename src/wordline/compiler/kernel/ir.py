@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from wordline.compiler.kernel.passes import PassLoop, PassSpec
 from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, SharedRegister, linear
-from wordline.compiler.vector.passes import PassLoop, PassSpec
 from wordline.isa.declare import Engine
 
 

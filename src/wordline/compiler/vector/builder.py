@@ -15,9 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType
-from wordline.compiler.kernel.symbols import IntLike, Linear, Register, SharedRegister, linear
-from wordline.compiler.vector.passes import (
+from wordline.compiler.kernel.passes import (
     NO_LIMIT,
     PassOperand,
     PassOperation,
@@ -30,8 +28,10 @@ from wordline.compiler.vector.passes import (
     Strides,
     pass_shape,
 )
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType
+from wordline.compiler.kernel.symbols import IntLike, Linear, Register, SharedRegister, linear
 from wordline.errors import WordlineError
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, FIRST_SCALAR, OP_BY_NAME
+from wordline.isa.controller.vector import FIRST_RESULT, FIRST_SCALAR, OP_BY_NAME
 from wordline.machines.machine import Machine
 
 _T = TypeVar("_T")

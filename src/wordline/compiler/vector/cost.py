@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 
+from wordline.compiler.kernel.passes import PassItem, PassLoop, PassSpec
 from wordline.compiler.kernel.symbols import Register
-from wordline.compiler.vector.passes import PassItem, PassLoop, PassSpec
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, OP_BY_NAME
+from wordline.isa.controller.vector import FIRST_RESULT, OP_BY_NAME
 from wordline.machines.machine import Machine
 
 Sizes = Callable[[Register], int]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from wordline.compiler.kernel.passes import PassOperand, PassResult, PassSpec, ScalarSource, SharedScalar
 from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.compiler.kernel.symbols import Register, SharedRegister
-from wordline.compiler.vector.passes import PassOperand, PassResult, PassSpec, ScalarSource, SharedScalar
+from wordline.isa.controller.vector import DTYPES, OP_BY_NAME, REDUCTIONS, SCALAR_KINDS
 from wordline.isa.declare import InstructionSet
-from wordline.isa.gddr6_aim.vector import DTYPES, OP_BY_NAME, REDUCTIONS, SCALAR_KINDS
 from wordline.isa.instruction import Instr, make
 
 

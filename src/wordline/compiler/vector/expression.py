@@ -12,14 +12,14 @@ from math import prod
 
 import numpy as np
 
+from wordline.compiler.kernel.passes import ScalarSource, SharedScalar
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import Register
-from wordline.compiler.vector.passes import ScalarSource, SharedScalar
 from wordline.errors import WordlineError
 from wordline.graph.ir import Op, Value
 from wordline.graph.types import TensorType
-from wordline.isa.gddr6_aim.vector import OP_BY_NAME
-from wordline.isa.gddr6_aim.vector_pass import OPERATIONS
+from wordline.isa.controller.vector import OP_BY_NAME
+from wordline.isa.controller.vector_pass import OPERATIONS
 
 Shape = tuple[int, ...]
 RegionInput = ScratchTensor | ScalarSource

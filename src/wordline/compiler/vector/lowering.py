@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import cast
 
+from wordline.compiler.kernel.passes import PassItem, PassLoop, ReductionKind, ScalarSource, SharedScalar
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import Linear, Register, SharedRegister, linear
 from wordline.compiler.vector.builder import PassBuilder, PassValue
 from wordline.compiler.vector.cost import passes_cycles
 from wordline.compiler.vector.expression import Node, scalar_source
-from wordline.compiler.vector.passes import PassItem, PassLoop, ReductionKind, ScalarSource, SharedScalar
 from wordline.compiler.vector.space import Divided, Form, NotAffine, Space, merge, row_major
 from wordline.isa.affine import STRIDE_RANGE
-from wordline.isa.gddr6_aim.vector import LAYOUT
+from wordline.isa.controller.vector import LAYOUT
 from wordline.machines.machine import Machine
 
 MAX_UNROLLED = 64

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from wordline.compiler.kernel.passes import ScalarSource, SharedScalar, VectorBlock
 from wordline.compiler.kernel.scratch import ScratchTensor, contiguous, sharded
 from wordline.compiler.kernel.symbols import SharedRegister
 from wordline.compiler.vector.expression import Expressions, Node, RegionInput, Shape, import_ops
 from wordline.compiler.vector.lowering import Infeasible, Lowered, Reduction, Result, Store, lower
-from wordline.compiler.vector.passes import ScalarSource, SharedScalar, VectorBlock
 from wordline.errors import WordlineError
 from wordline.graph.ir import Op, Value
 from wordline.machines.machine import Machine

@@ -89,7 +89,7 @@ BASE = AffineWord("base", "value", "linear scratch byte address of element 0")
 
 
 def _pass(state: Any, o: SimpleNamespace) -> None:
-    from wordline.isa.gddr6_aim.vector_pass import execute_pass
+    from wordline.isa.controller.vector_pass import execute_pass
 
     execute_pass(state, o)
 

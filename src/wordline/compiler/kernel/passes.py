@@ -1,7 +1,7 @@
 """The vector pass before placement: buffers, registers and shared registers are still symbols.
 
-Values are numbered as in the instruction (``wordline.isa.gddr6_aim.vector``): 0-3 operands, 4-11 scalars, 12-27 results
-of the operations.
+Values are numbered as in the instruction (``wordline.isa.controller.vector``): operands, then scalars from
+``FIRST_SCALAR`` up, then results of the operations from ``FIRST_RESULT`` up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType
 from wordline.compiler.kernel.symbols import Linear, Register, SharedRegister, linear
 from wordline.isa.affine import IMM_RANGE
-from wordline.isa.gddr6_aim.vector import FIRST_RESULT, FIRST_SCALAR
+from wordline.isa.controller.vector import FIRST_RESULT, FIRST_SCALAR
 
 ReductionKind = Literal["sum", "max", "argmax"]
 Strides = tuple[int, int, int]

@@ -1,4 +1,4 @@
-"""The bit-exact meaning of a vector pass (declared in :mod:`wordline.isa.gddr6_aim.vector`)."""
+"""The bit-exact meaning of a vector pass (declared in :mod:`wordline.isa.controller.vector`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wordline.isa.controller.vector import DTYPE_BYTES, FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.isa.declare import OperandError
-from wordline.isa.gddr6_aim.vector import DTYPE_BYTES, FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.numerics import formats
 from wordline.numerics import vector as vf
 
