@@ -11,8 +11,11 @@ from wordline.machines import Machine, list_machines, load_machine
 
 
 def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str, owners: Sequence[Owner] = ()) -> None:
-    """Raises ``WordlineError("device-full")`` when weights and KV cache need more DRAM rows than a bank has, or the
-    page table does not fit. ``owners`` of the weight rows are named in the error.
+    """Refuse a model that does not fit. ``owners`` of the weight rows are named in the error.
+
+    Raises:
+        WordlineError: "device-full", weights and KV cache need more DRAM rows than a bank has, or the page table more
+            words than controller memory.
     """
     o = machine.organisation
     needed = weight_rows + kv.rows_per_channel()

@@ -43,6 +43,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedProgram:
+    """The device program, and which of its instructions come from where."""
+
     program: Program
     provenance: tuple[Range, ...]
 

@@ -1,14 +1,16 @@
 """Which engine runs an operation: banks, vector unit or host, by modelled cost.
 
 Costs are first-order, in nanoseconds, from the constants of the machine; every candidate is kept, with the reason
-when it is excluded, so that the choice can be explained. The schedule is timed exactly elsewhere."""
+when it is excluded, so that the choice can be explained. The schedule is timed exactly elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wordline.compiler.layout import KVLayout, ceil_div
+from wordline.compiler.integers import ceil_div
+from wordline.compiler.layout import KVLayout
 from wordline.compiler.vector.cost import PassCost
 from wordline.errors import WordlineError
 from wordline.machines import Machine
@@ -37,6 +39,7 @@ class Candidate:
 
     @property
     def cost_ns(self) -> float:
+        """All terms together; infinite without any."""
         return sum(term.ns for term in self.terms) if self.terms else float("inf")
 
 
@@ -55,6 +58,7 @@ class Decision:
 
     @property
     def winner(self) -> Candidate:
+        """The candidate that was chosen."""
         return next(c for c in self.candidates if c.engine == self.engine)
 
     @property
@@ -192,8 +196,9 @@ def dispatch_embedding(machine: Machine, op: str, width: int) -> Decision:
 
 
 def dispatch_region(machine: Machine, op: str, cost: PassCost, elements: int, task: str | None = None) -> Decision:
-    """An element-wise or reduction region whose passes cost ``cost`` and whose inputs and outputs have ``elements``
-    elements together.
+    """An element-wise or reduction region.
+
+    ``cost`` is that of its passes; ``elements`` are those of its inputs and outputs together.
     """
     present = machine.vector_unit.present
     vector = Candidate(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, ceil_div, place_weights
+from wordline.compiler.integers import ceil_div
+from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_weights
 from wordline.compiler.memory import ScratchPlan
 from wordline.graph.ir import Graph
 from wordline.machines import Machine

@@ -1,9 +1,10 @@
 """Where data lie in the banks: weight streams, vector parameters and KV pages.
 
 A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: output m is on channel ``m // shard``,
-in bank ``m % 16`` of its local row ``(m % shard) // 16``. Each bank then holds one stream of columns in the order in
-which the kernel uses them: for each group of local rows (as many as there are accumulators), for each chunk of the
-input that fits the buffer, the chunk's columns of each local row."""
+in bank ``m % banks`` of its local row ``(m % shard) // banks``. Each bank then holds one stream of columns in the order
+in which the kernel uses them: for each group of local rows (as many as there are accumulators), for each chunk of the
+input that fits the buffer, the chunk's columns of each local row.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wordline.compiler.integers import ceil_div, floor_log2, is_power_of_two
 from wordline.errors import WordlineError
 from wordline.machines import Machine
 from wordline.numerics.formats import f32_to_bf16_bits
-
-
-def ceil_div(a: int, b: int) -> int:
-    return -(-a // b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,8 @@ class Chunk:
     """A run of input columns that is in the buffer at one time, for one group of local rows.
 
     ``position``: of the chunk's first column in the bank's stream; ``first_row``/``rows``: local rows of the group;
-    ``first_column``/``columns``: of K."""
+    ``first_column``/``columns``: of K.
+    """
 
     position: int
     first_row: int
@@ -47,8 +46,8 @@ class WeightStream:
         local_rows: local rows of each matrix (per bank).
         group: local rows a group (accumulators used).
         first_row: DRAM row where the stream starts, in every bank of every channel.
-        columns: 32-byte columns of one local row.
-        buffer_columns, row_columns, lanes, banks, channels: of the machine.
+        columns: columns of one local row.
+        column_bytes, buffer_columns, row_columns, lanes, banks, channels: of the machine.
     """
 
     names: tuple[str, ...]
@@ -58,6 +57,7 @@ class WeightStream:
     group: int
     first_row: int
     columns: int
+    column_bytes: int
     buffer_columns: int
     row_columns: int
     lanes: int
@@ -66,6 +66,7 @@ class WeightStream:
 
     @property
     def total_rows(self) -> int:
+        """Local rows of all matrices, in each bank."""
         return sum(self.local_rows)
 
     @property
@@ -90,9 +91,7 @@ class WeightStream:
             yield chunks
 
     def bursts(self, chunk: Chunk) -> Iterator[tuple[int, int, int, int, int]]:
-        """``(DRAM row, column, buffer column, accumulator, count)`` of every burst of a chunk, rows of DRAM never
-        crossed.
-        """
+        """``(DRAM row, column, buffer column, accumulator, count)`` of the chunk's bursts; none crosses a DRAM row."""
         position = chunk.position
         for accumulator in range(chunk.rows):
             done = 0
@@ -106,8 +105,9 @@ class WeightStream:
     def pack(
         self, matrices: Sequence[npt.NDArray[np.float32]], image: npt.NDArray[np.uint16], image_row: int = 0
     ) -> None:
-        """Write the matrices [M_i, K] (f32, rounded to bf16) into ``image`` [rows, channels, banks, row columns,
-        lanes], whose first row is DRAM row ``image_row``.
+        """Write the matrices [M_i, K] (f32, rounded to bf16) into ``image``.
+
+        ``image`` is [rows, channels, banks, row columns, lanes]; its first row is DRAM row ``image_row``.
         """
         locals_ = [self._local(matrix, index) for index, matrix in enumerate(matrices)]
         stacked = np.concatenate(locals_, axis=1)  # [channels, local rows, banks, columns, lanes]
@@ -143,7 +143,7 @@ def place_weights(
     """
     o = machine.organisation
     accumulators = machine.bank_unit.accumulators
-    group = 1 << (accumulators.bit_length() - 1) if indexed else accumulators
+    group = 1 << floor_log2(accumulators) if indexed else accumulators
     return WeightStream(
         tuple(names),
         tuple(outputs),
@@ -152,6 +152,7 @@ def place_weights(
         group,
         first_row,
         ceil_div(k, machine.bank_unit.lanes),
+        o.column_bytes,
         machine.buffer.columns,
         o.columns,
         machine.bank_unit.lanes,
@@ -177,8 +178,10 @@ class ParameterPlace:
 
 
 class ParameterRows:
-    """Packs vector parameters into columns: along a row of bank 0, then bank 1, ..., then the next row. A parameter
-    may span rows of one bank only if it starts at column 0; it otherwise moves to the next bank."""
+    """Packs vector parameters into columns: along a row of bank 0, then bank 1, ..., then the next row.
+
+    A parameter may span rows of one bank only if it starts at column 0; it otherwise moves to the next bank.
+    """
 
     def __init__(self, machine: Machine, first_row: int) -> None:
         self._o = machine.organisation
@@ -239,12 +242,12 @@ class ParameterRows:
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel (K rows, then as many V
-    rows).
+    """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel: K rows, then V rows.
 
     K: token t in bank ``t % banks``, its head columns from ``(t // banks) * head_columns``. V is transposed:
-    dimension d in bank ``d % banks``, token t in column ``(d // banks) * token_columns + t // lanes``, lane ``t %
-    lanes``. Page p of head h is on channel ``(p + h) % channels``."""
+    dimension d in bank ``d % banks``, token t in column ``(d // banks) * token_columns + t // lanes``,
+    lane ``t % lanes``. Page p of head h is on channel ``(p + h) % channels``.
+    """
 
     layers: int
     kv_heads: int
@@ -259,18 +262,22 @@ class KVLayout:
 
     @property
     def head_columns(self) -> int:
+        """Columns of one token's K."""
         return self.head_dim // self.lanes
 
     @property
     def token_columns(self) -> int:
+        """Columns of one dimension of V."""
         return self.page_tokens // self.lanes
 
     @property
     def rows_per_page(self) -> int:
+        """DRAM rows of a page, in every bank of its channel."""
         return 2 * self.rows_per_side
 
     @property
     def table_words(self) -> int:
+        """Words of the page table."""
         return self.layers * self.kv_heads * self.pages_per_channel * self.channels
 
     def rows_per_channel(self) -> int:
@@ -280,10 +287,6 @@ class KVLayout:
     def entry(self, layer: int, head: int) -> int:
         """Page-table index of (layer, head), page 0, channel 0; a local page adds ``channels``, a channel 1."""
         return (layer * self.kv_heads + head) * self.pages_per_channel * self.channels
-
-
-def is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
 
 
 def place_kv(machine: Machine, layers: int, kv_heads: int, head_dim: int, max_context: int) -> KVLayout:

@@ -34,8 +34,6 @@ from wordline.graph.ir import Graph, Op, Value
 from wordline.isa.declare import Engine
 from wordline.machines import Machine
 
-COLUMN_BYTES = 32
-LANES = 16
 SPREAD_BYTES = 1024
 """Vectors of more bytes than this are spread over the channels: less scratch in each, and less to read from banks."""
 BINDINGS = {"batch": 1}
@@ -100,6 +98,7 @@ def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bo
 class _Lowering:
     def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool) -> None:
         self.machine, self.graph, self.overlap = machine, graph, overlap
+        self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         layers, self.heads, kv_heads, head_dim = attention_geometry(graph)
         self.kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
         self.max_context = max_context
@@ -110,7 +109,7 @@ class _Lowering:
         self.stream_of: dict[str, tuple[WeightStream, int]] = {}
         self.next_row = 0
         self.decisions: list[Decision] = []
-        self.zeros = ScratchBuffer("zeros", COLUMN_BYTES)
+        self.zeros = ScratchBuffer("zeros", self.column_bytes)
         self.f32: dict[Value, ScratchTensor] = {}
         self.wide: dict[Value, ScratchTensor] = {}
         self.indices: dict[Value, SharedRegister] = {}
@@ -146,8 +145,7 @@ class _Lowering:
             vocabulary,
         )
 
-    # --- helpers
-    # --------------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------------
 
     def _task(
         self,
@@ -175,7 +173,7 @@ class _Lowering:
         """A new float32 vector: long ones are spread over the channels as matrix-vector results are."""
         if elements * 4 > SPREAD_BYTES:
             return sharded(name, self.machine, elements, "f32")
-        return contiguous(name, "f32", elements, COLUMN_BYTES // 4)
+        return contiguous(name, "f32", elements, self.column_bytes // 4)
 
     def _name(self, stem: str) -> str:
         self.counter += 1
@@ -187,8 +185,7 @@ class _Lowering:
             raise WordlineError("weight-not-constant", f"{op.kind} needs a constant weight", where=op.loc)
         return str(producer.attrs["name"])
 
-    # --- bank operations
-    # ------------------------------------------------------------------------------------------------
+    # --- bank operations ----------------------------------------------------------------------------------------------
 
     def _place(self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool) -> WeightStream:
         stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed)
@@ -212,7 +209,7 @@ class _Lowering:
             self._place([name], [vocabulary], width, indexed=True)
         self.decisions.append(dispatch_embedding(self.machine, label_of(op), width))
         stream, _ = self.stream_of[name]
-        row = ScratchBuffer(self._name("row"), stream.columns * COLUMN_BYTES)
+        row = ScratchBuffer(self._name("row"), stream.columns * self.column_bytes)
         result = self._vector(self._name("embedding"), width)
         self.hoist = len(self.tasks)
         self._task(Engine.CHANNEL, f"fetch {name}", op, "embedding", embedding.fetch_row(stream, row), writes=[row])
@@ -247,7 +244,7 @@ class _Lowering:
                 )
         else:
             stream = self._place(names, outputs, k, indexed=False)
-        result = ScratchBuffer(self._name("y"), stream.total_rows * COLUMN_BYTES)
+        result = ScratchBuffer(self._name("y"), stream.total_rows * self.column_bytes)
         x_tensor = self.wide[x]
         prologue, body = gemv.gemv(stream, x_tensor, result, self.zeros)
         self.hoist = len(self.tasks)
@@ -266,7 +263,7 @@ class _Lowering:
         for index, (op, m) in enumerate(zip(ops, outputs, strict=True)):
             template = sharded("", self.machine, m)
             self.f32[op.result] = ScratchTensor(result, "bf16", template.dims, offset, False, m)
-            offset += stream.local_rows[index] * COLUMN_BYTES
+            offset += stream.local_rows[index] * self.column_bytes
             self.done.add(op)
 
     def _attention(self, op: Op) -> None:
@@ -286,7 +283,7 @@ class _Lowering:
         k_, v_ = (self.wide[self.finder.root(value)] for value in (k, v))
         layer = shape.layer
         self.decisions.append(dispatch_attention(self.machine, label_of(op), kv, shape.group, self.max_context))
-        out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, LANES)
+        out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, self.lanes)
         predicate = self._predicate(self.graph.users()[op.result])
         self.hoist = len(self.tasks)
         self._task(
@@ -342,8 +339,7 @@ class _Lowering:
         self.wide[op.result] = out
         self.done.add(op)
 
-    # --- vector regions
-    # -------------------------------------------------------------------------------------------------
+    # --- vector regions -----------------------------------------------------------------------------------------------
 
     def _ready(self, wanted: Sequence[tuple[Value, Form]]) -> None:
         """Emit the region that makes the wanted forms exist, if any is missing."""
@@ -375,7 +371,7 @@ class _Lowering:
                 self.f32[value] = self._vector(self._name("v"), elements)
                 outputs.append((value, self.f32[value]))
             elif form is Form.BF16_EVERYWHERE:
-                self.wide[value] = broadcast(self._name("x"), "bf16", elements, LANES)
+                self.wide[value] = broadcast(self._name("x"), "bf16", elements, self.lanes)
                 outputs.append((value, self.wide[value]))
             else:
                 self.indices[value] = SharedRegister(self._name("index"))
@@ -402,18 +398,15 @@ class _Lowering:
         self.parameter_tasks.append((self.hoist, name, tensor, producer.loc, predicate))
         return tensor
 
-    # --- parameters and outputs
-    # -----------------------------------------------------------------------------------------
+    # --- parameters and outputs ---------------------------------------------------------------------------------------
 
     def _with_parameters(self, parameters: ParameterRows) -> list[Task]:
-        """Tasks with the reads of vector parameters ahead of the bank work before their use, where the channels would
-        wait.
-        """
+        """The tasks, with the reads of vector parameters ahead of the bank work before their use: no channel waits."""
         before: dict[int, list[Task]] = {}
         for index, name, tensor, loc, predicate in self.parameter_tasks:
             shard = tensor.dims[-1][0] if len(tensor.dims) > 1 else None
             place = parameters.places.get(name) or parameters.add(name, tensor.elements, shard)
-            body = parameter.read(place, tensor, self.machine.organisation.columns)
+            body = parameter.read(self.machine, place, tensor)
             task = Task(
                 Engine.CHANNEL, f"read {name}", name, "parameter", loc, body, (), (tensor.buffer,), (), predicate
             )

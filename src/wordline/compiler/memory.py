@@ -35,6 +35,7 @@ class ScratchPlan:
     peak: int
 
     def offsets(self) -> dict[ScratchBuffer, int]:
+        """Bytes from the start of a channel's scratch, by buffer."""
         return {p.buffer: p.offset for p in self.placements}
 
 
@@ -140,8 +141,11 @@ class _Space:
         self._taken += 1
 
     def free(self, size: int, first: int, last: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Offsets where ``size`` bytes are free from task ``first`` to ``last``, ascending: the start and where others
-        end; and for each the tasks between this lifetime and the nearest other use of these bytes.
+        """Where ``size`` bytes are free from task ``first`` to ``last``, and how long the bytes rest there.
+
+        Returns:
+            offsets, ascending, among the start and where others end; for each the number of tasks between this lifetime
+            and the nearest other use of these bytes.
         """
         begin, end, start, stop = (a[: self._taken] for a in (self._begin, self._end, self._first, self._last))
         offsets = np.unique(np.append(end, 0))

@@ -31,6 +31,7 @@ from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
 from wordline.compiler.dump import dump_ir
 from wordline.compiler.footprint import envelope_contexts, kv_footprint, matrix_owners, slab_bytes, weight_owners
+from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.layout import place_kv
 from wordline.compiler.lower import Lowered, attention_geometry, lower_graph
@@ -201,7 +202,7 @@ def _placements(compiled: Compiled) -> Iterator[WeightPlacement]:
         for name, m in zip(stream.names, stream.outputs, strict=True):
             yield WeightPlacement(name, stream.first_row, stream.dram_rows, "bf16", (m, stream.k))
     for place in compiled.lowered.parameters.places.values():
-        rows = -(-(place.column + place.columns) // compiled.machine.organisation.columns)
+        rows = ceil_div(place.column + place.columns, compiled.machine.organisation.columns)
         yield WeightPlacement(place.name, place.row, rows, "f32", (place.elements,))
 
 

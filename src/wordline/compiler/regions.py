@@ -1,9 +1,9 @@
-"""Vector regions of a graph: which element-wise, reduction and view operations are generated together, and what they
-must deliver.
+"""Vector regions of a graph: which operations are generated together, and what they must deliver.
 
 Operations on values that are not in memory yet are collected backwards from what a bank operation (or the end of the
 step) needs. Views belong to every region that looks through them; anything else is computed once, in the region that
-first needs it, and delivered in each form that somebody outside still wants."""
+first needs it, and delivered in each form that somebody outside still wants.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ VECTOR_GROUPS = ("elementwise", "reduction", "view")
 
 
 def group_of(op: Op) -> str:
+    """The group of the registry that an operation is in."""
     return lookup(op.kind).group
 
 
@@ -49,6 +50,7 @@ class RegionFinder:
         self._outputs = set(graph.outputs.values())
 
     def producer(self, value: Value) -> Op | None:
+        """The operation that defines a value; None for inputs of the graph."""
         return self._producers.get(value)
 
     def root(self, value: Value) -> Value:

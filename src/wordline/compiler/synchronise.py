@@ -2,7 +2,8 @@
 
 Each engine that others depend on has one signal and raises it after each task that somebody waits for; a waiting task
 names the count. A dependence that an earlier wait of the same engine already covers, directly or through another
-engine, needs no wait of its own."""
+engine, needs no wait of its own.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.ir import Task
+from wordline.compiler.kernel.scratch import CHANNEL_ALIGNMENT
 from wordline.compiler.memory import ScratchPlan
 from wordline.isa.declare import Engine
 
-GRANULE = 32
-"""Bytes whose hazards are tracked together: one scratch column."""
+GRANULE = CHANNEL_ALIGNMENT
+"""Bytes whose hazards are tracked together: no two buffers share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +39,7 @@ class Synchronisation:
 
 
 def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
-    """Place the signals and waits that make every interleaving of the engines equal to the sequential order of
-    ``tasks``.
-    """
+    """The signals and waits that make every interleaving of the engines equal to the sequential order of ``tasks``."""
     dependences = _dependences(tasks, plan)
     needed, signalled = _reduce(tasks, dependences)
     counts: dict[int, int] = {}
@@ -56,7 +57,7 @@ def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
 def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     """For each task the latest earlier task of each engine that must have taken effect before it."""
     offsets = plan.offsets()
-    granules = -(-plan.peak // GRANULE) + 1
+    granules = ceil_div(plan.peak, GRANULE) + 1
     engines = {engine: position for position, engine in enumerate(Engine)}
     writer = np.full(granules, -1)
     readers = np.full((len(engines), granules), -1)
@@ -89,7 +90,7 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
 
 
 def _span(offset: int, size: int) -> slice:
-    return slice(offset // GRANULE, -(-(offset + size) // GRANULE))
+    return slice(offset // GRANULE, ceil_div(offset + size, GRANULE))
 
 
 def _reduce(tasks: Sequence[Task], dependences: list[list[int]]) -> tuple[list[list[int]], set[int]]:

@@ -25,6 +25,7 @@ class Builder:
         return items
 
     def fresh(self, hint: str = "t") -> Register:
+        """A register of its own; ``hint`` begins its name."""
         self._counter += 1
         return Register(f"{hint}{self._counter}")
 
@@ -64,6 +65,7 @@ class Builder:
 
     @contextmanager
     def loop(self, count: IntLike, hint: str = "i") -> Iterator[Register]:
+        """What is written inside is the body of a counted loop over the register; a count of 0 skips it."""
         register = self.fresh(hint)
         self._stack.append([])
         yield register

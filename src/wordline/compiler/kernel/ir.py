@@ -1,8 +1,8 @@
-"""The kernel level: tasks on engines, made of commands, counted loops and vector passes over symbolic buffers and
-registers.
+"""The kernel level: tasks on engines, made of commands, counted loops and vector passes over symbolic buffers.
 
 A program is a list of tasks in one legal sequential order. Each engine runs its own tasks in that order; where tasks
-of different engines touch the same scratch bytes, ``wordline.compiler.synchronise`` places signals and waits."""
+of different engines touch the same scratch bytes, ``wordline.compiler.synchronise`` places signals and waits.
+"""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ Item = Command | Loop | PassSpec | PassLoop
 
 
 def indent(items: Sequence[Item]) -> str:
+    """The text of ``items``, one level further in."""
     return "\n".join(f"  {line}" for item in items for line in str(item).splitlines())
 
 

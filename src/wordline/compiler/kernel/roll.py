@@ -1,7 +1,8 @@
 """Loop rolling: runs of commands that repeat with constant steps become counted loops.
 
 Kernels write their commands out plainly; this turns e.g. 32 bursts whose row and accumulator advance by one into one
-loop of one burst."""
+loop of one burst.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
+from wordline.compiler.integers import ceil_div, round_up
 from wordline.machines.machine import Machine
 
 ScratchDType = Literal["bf16", "f32", "i32"]
@@ -65,6 +66,7 @@ class ScratchTensor:
 
     @property
     def element_bytes(self) -> int:
+        """Bytes of one element."""
         return ELEMENT_BYTES[self.dtype]
 
     @property
@@ -89,14 +91,10 @@ class ScratchTensor:
         return f"{self.buffer}+{self.offset}[{dims}] {self.dtype}" + (" in every channel" if self.replicated else "")
 
 
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
-
-
 def contiguous(name: str, dtype: ScratchDType, elements: int, pad_to: int = 1) -> ScratchTensor:
     """A new vector on channel 0, its capacity rounded up to a multiple of ``pad_to`` elements."""
-    capacity, size = _round_up(elements, pad_to), ELEMENT_BYTES[dtype]
-    buffer = ScratchBuffer(name, _round_up(capacity * size, CHANNEL_ALIGNMENT))
+    capacity, size = round_up(elements, pad_to), ELEMENT_BYTES[dtype]
+    buffer = ScratchBuffer(name, round_up(capacity * size, CHANNEL_ALIGNMENT))
     return ScratchTensor(buffer, dtype, ((capacity, size),), 0, False, elements)
 
 
@@ -108,12 +106,12 @@ def broadcast(name: str, dtype: ScratchDType, elements: int, pad_to: int = 1) ->
 def shard_elements(machine: Machine, elements: int) -> int:
     """Elements a channel of a GEMV result of ``elements`` (padding included): whole registers of all banks."""
     banks = machine.organisation.banks
-    return banks * -(-elements // (banks * machine.organisation.channels))
+    return banks * ceil_div(elements, banks * machine.organisation.channels)
 
 
 def sharded(name: str, machine: Machine, elements: int, dtype: ScratchDType = "bf16") -> ScratchTensor:
     """A new GEMV result: element m at channel m // Mc, position m % Mc, with Mc = :func:`shard_elements`."""
     shard, size = shard_elements(machine, elements), ELEMENT_BYTES[dtype]
-    buffer = ScratchBuffer(name, _round_up(shard * size, CHANNEL_ALIGNMENT))
+    buffer = ScratchBuffer(name, round_up(shard * size, CHANNEL_ALIGNMENT))
     dims = ((machine.organisation.channels, machine.scratch.bytes_per_channel), (shard, size))
     return ScratchTensor(buffer, dtype, dims, 0, False, elements)

@@ -57,10 +57,12 @@ class Linear:
 
     @property
     def is_constant(self) -> bool:
+        """Whether it names no register."""
         return not self.terms
 
     @property
     def registers(self) -> tuple[Register, ...]:
+        """The registers it names."""
         return tuple(register for register, _ in self.terms)
 
     def __add__(self, other: IntLike) -> Linear:

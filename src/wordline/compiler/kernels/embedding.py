@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wordline.compiler.arguments import TOKEN
+from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import CHANNEL, Builder
 from wordline.compiler.kernel.ir import Address, Item
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
@@ -11,8 +12,6 @@ from wordline.compiler.layout import WeightStream
 from wordline.compiler.vector.builder import PassBuilder
 from wordline.machines import Machine
 
-COLUMN_BYTES = 32
-
 
 def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ...]:
     """Body of the channel task.
@@ -20,9 +19,9 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
     The channel that holds the token's row (matrix 0 of ``stream``) reads it into ``row_buffer`` as bf16 columns.
     """
     b = Builder()
-    shard, bank_bits = stream.shard(0), stream.banks.bit_length() - 1
-    group_bits = stream.group.bit_length() - 1
-    row_bits = stream.row_columns.bit_length() - 1
+    shard, bank_bits = stream.shard(0), floor_log2(stream.banks)
+    group_bits = floor_log2(stream.group)
+    row_bits = floor_log2(stream.row_columns)
     token = b.argument(TOKEN, "token")
     base = b.calc("MUL", CHANNEL, shard, "base")
     inside = b.calc("SUB", token, base, "inside")
@@ -45,7 +44,7 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
             dram_row = b.calc("SHR", position, row_bits, "row")
             start = b.calc("AND", position, stream.row_columns - 1, "column")
             head = b.calc("MIN", linear(stream.row_columns) - start, width, "head")
-            target = Address(row_buffer, linear(column * COLUMN_BYTES))
+            target = Address(row_buffer, linear(column * stream.column_bytes))
             b.emit("RD", bank=bank, row=linear(dram_row) + stream.first_row, column=start, count=head, target=target)
             b.emit(
                 "RD",
@@ -53,7 +52,7 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
                 row=linear(dram_row) + stream.first_row + 1,
                 column=0,
                 count=linear(width) - head,
-                target=target + linear(head) * COLUMN_BYTES,
+                target=target + linear(head) * stream.column_bytes,
             )
     return b.take()
 
@@ -70,7 +69,7 @@ def collect_row(
         total = b.calc("LT", stream.shard(0) - 1, token, "holder")
         for other in range(2, stream.channels):
             total = b.calc("ADD", total, b.calc("LT", other * stream.shard(0) - 1, token), "holder")
-        holder = linear(b.calc("SHL", total, machine.scratch.bytes_per_channel.bit_length() - 1, "base"))
+        holder = linear(b.calc("SHL", total, floor_log2(machine.scratch.bytes_per_channel), "base"))
     copy = PassBuilder(machine, tuple(extent for extent, _ in result.dims), high=result.elements)
     inner = result.dims[-1][0]
     source_strides = (2,) if len(result.dims) == 1 else (2 * inner, 2)

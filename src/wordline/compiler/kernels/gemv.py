@@ -13,11 +13,9 @@ from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, linear
 from wordline.compiler.layout import Chunk, WeightStream
 
-COLUMN_BYTES = 32
 
-
-def _fill(builder: Builder, x: ScratchTensor, chunk: Chunk) -> None:
-    source = Address(x.buffer, linear(x.offset + chunk.first_column * COLUMN_BYTES))
+def _fill(builder: Builder, stream: WeightStream, x: ScratchTensor, chunk: Chunk) -> None:
+    source = Address(x.buffer, linear(x.offset + chunk.first_column * stream.column_bytes))
     builder.emit("WRGB", buffer=0, count=chunk.columns, source=source)
 
 
@@ -42,7 +40,8 @@ def gemv(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """(prologue, body) of the task.
 
-    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: 2 bytes per output of the shard.
+    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: a column for each local row, with one
+    bf16 of every bank.
     """
     builder = Builder()
     groups = list(stream.groups())
@@ -61,7 +60,7 @@ def gemv(
             if index or (refill and not first):
                 if index:
                     open_chunk(chunk, row_shift)
-                _fill(builder, x, chunk)
+                _fill(builder, stream, x, chunk)
             _multiply(builder, stream, chunk, row_shift)
 
     def read(rows: int, target: IntLike) -> None:
@@ -70,12 +69,12 @@ def gemv(
     builder.extend(turn_row(stream.first_row))
     zero(groups[0][0].rows)
     prologue = builder.take()
-    _fill(builder, x, groups[0][0])
+    _fill(builder, stream, x, groups[0][0])
     body(groups[0], 0, True)
 
     # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise every
     # `period` groups are.
-    group_bytes = stream.group * COLUMN_BYTES
+    group_bytes = stream.group * stream.column_bytes
     per_group = stream.group * stream.columns
     period = next(p for p in range(1, stream.row_columns + 1) if p * per_group % stream.row_columns == 0)
     full = sum(chunks[0].rows == stream.group for chunks in groups)

@@ -10,13 +10,12 @@ from wordline.compiler.kernel.ir import Address, Item
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import linear
 from wordline.compiler.layout import ParameterPlace
+from wordline.machines import Machine
 
-COLUMN_BYTES = 32
 
-
-def read(place: ParameterPlace, target: ScratchTensor, row_columns: int) -> tuple[Item, ...]:
+def read(machine: Machine, place: ParameterPlace, target: ScratchTensor) -> tuple[Item, ...]:
     """Body of the channel task: one burst per DRAM row that the parameter spans."""
-    b = Builder()
+    b, row_columns = Builder(), machine.organisation.columns
     done = 0
     while done < place.columns:
         position = place.column + done
@@ -27,7 +26,7 @@ def read(place: ParameterPlace, target: ScratchTensor, row_columns: int) -> tupl
             row=place.row + position // row_columns,
             column=position % row_columns,
             count=count,
-            target=Address(target.buffer, linear(target.offset + done * COLUMN_BYTES)),
+            target=Address(target.buffer, linear(target.offset + done * machine.organisation.column_bytes)),
         )
         done += count
     return b.take()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 
+from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.passes import PassItem, PassLoop, PassSpec
 from wordline.compiler.kernel.symbols import Register
 from wordline.isa.controller.vector import FIRST_RESULT, OP_BY_NAME
@@ -45,7 +46,7 @@ class PassCost:
 def pass_cost(machine: Machine, spec: PassSpec, sizes: Sizes = unknown_size) -> PassCost:
     """What makes up the time from the start of a pass to the start of the next one, extents taken from ``sizes``."""
     unit = machine.vector_unit
-    lines = -(-prod(max(0, extent.evaluate(sizes)) for extent in spec.shape) // unit.lanes)
+    lines = ceil_div(prod(max(0, extent.evaluate(sizes)) for extent in spec.shape), unit.lanes)
     transfers = max(len(spec.operands) * lines, lines if spec.result is not None else 0)
     depth: dict[int, int] = {}
     for slot, operation in enumerate(spec.operations):

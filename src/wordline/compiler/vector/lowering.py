@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import cast
 
+from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.passes import PassItem, PassLoop, ReductionKind, ScalarSource, SharedScalar
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import Linear, Register, SharedRegister, linear
@@ -252,11 +253,11 @@ def _extents(stores: Sequence[Store], results: Sequence[Result], stored: Stored)
         for tensor in _leaves(result.body, stored):
             if len(tensor.dims) > 1 and tensor.elements == size:
                 inner = prod(extent for extent, _ in tensor.dims[1:])
-                extents.add(-(-size // inner) * inner)
+                extents.add(round_up(size, inner))
     for store in stores:
         if len(store.target.dims) > 1:
             inner = prod(extent for extent, _ in store.target.dims[1:])
-            extents.add(-(-size // inner) * inner)
+            extents.add(round_up(size, inner))
     return sorted(extent for extent in extents if room is None or extent <= room)
 
 
