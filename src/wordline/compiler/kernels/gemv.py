@@ -40,8 +40,8 @@ def gemv(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """(prologue, body) of the task.
 
-    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: a column for each local row, with one
-    bf16 of every bank.
+    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: a column for each local row, which
+    holds one bf16 of every bank.
     """
     builder = Builder()
     groups = list(stream.groups())
