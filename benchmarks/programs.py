@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from wordline.compiler.arguments import ARGUMENT_WORDS, FLAG_LOGITS, FLAGS, PAGE_TABLE, POSITION
+from wordline.compiler.arguments import argument_memory
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels.gemv import gemv
-from wordline.compiler.layout import KVLayout, place_weights
+from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
 from wordline.compiler.pipeline import Compiled, compile_graph
 from wordline.compiler.synchronise import synchronise
-from wordline.frontend.load import load_model
+from wordline.frontend.load import load_config
 from wordline.isa import instruction_set
 from wordline.isa.declare import Engine
 from wordline.isa.verify import verify_program
@@ -75,37 +72,17 @@ def decode_program(machine: Machine, shape: ModelShape, max_context: int, contex
 @cache
 def compiled_step(machine: Machine, shape: ModelShape, max_context: int) -> Compiled:
     """The decode step of a Llama of this shape, without weights."""
-    config = {
+    fields = {
+        **shape.config_fields(),
         "model_type": "llama",
-        "num_hidden_layers": shape.layers,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.ffn,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
-        "vocab_size": shape.vocab,
         "max_position_embeddings": max_context,
         "tie_word_embeddings": True,
     }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "config.json"
-        path.write_text(json.dumps(config), encoding="utf-8")
-        graph = load_model(path).graph
-    return compile_graph(graph, machine, max_context)
-
-
-def page_table(kv: KVLayout, first_row: int) -> npt.NDArray[np.int32]:
-    """A page table that gives every page rows of its own, from ``first_row`` of each channel on."""
-    pages = kv.table_words // kv.channels
-    return (first_row + kv.rows_per_page * np.repeat(np.arange(pages), kv.channels)).astype(np.int32)
+    return compile_graph(load_config(shape.name, fields).graph, machine, max_context)
 
 
 def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:
-    arguments = np.zeros(ARGUMENT_WORDS, np.int32)
-    arguments[POSITION] = context - 1
-    arguments[FLAGS] = 1 << FLAG_LOGITS
-    arguments[PAGE_TABLE] = ARGUMENT_WORDS
-    return np.concatenate([arguments, page_table(compiled.lowered.kv, compiled.weight_rows)])
+    return argument_memory(compiled.lowered.kv, compiled.weight_rows, context)
 
 
 def _generate(machine: Machine, tasks: Sequence[Task], inputs: Sequence[ScratchBuffer]) -> GeneratedProgram:

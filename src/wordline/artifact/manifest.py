@@ -15,9 +15,9 @@ ENTRY_ALIGNMENT = 64
 
 
 class ArgumentNames:
-    """Names of argument words that the runtime writes or reads; an entry maps names to word indices.
+    """Names of argument words that the runtime writes or reads, and the bits of ``flags``.
 
-    A 64-bit host address takes two words, low word first, at the index of its name.
+    An entry maps names to word indices. A 64-bit host address takes two words, low word first, from its index on.
     """
 
     TOKEN = "token"
@@ -29,10 +29,12 @@ class ArgumentNames:
     REQUIRED = (TOKEN, POSITION, FLAGS, PAGE_TABLE_BASE, LOGITS_ADDRESS, NEXT_TOKEN)
     ADDRESSES = (LOGITS_ADDRESS,)
 
-    FLAG_LOGITS = 1
+    LOGITS_BIT = 0
     """Compute the logits and their argmax."""
-    FLAG_SEND = 2
+    SEND_BIT = 1
     """Send the logits to the host as well."""
+    FLAG_LOGITS = 1 << LOGITS_BIT
+    FLAG_SEND = 1 << SEND_BIT
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,7 @@ class Entry:
 class KvLayout:
     """The KV cache. A page: ``page_tokens`` tokens of one KV head on one channel, K then V, ``rows_per_page`` rows.
 
-    Page ``p`` of head ``h`` is on channel ``(p + h) % channels``. Entry ``((layer * kv_heads + h) * pages_per_channel +
-    p // channels) * channels + channel`` of the page table is the page's first row on that channel.
+    The page table has a word for each layer, head, page of a channel, and channel: the first row of the page there.
     Rows from ``first_row`` on may be used for pages.
     """
 
@@ -101,6 +102,19 @@ class KvLayout:
     pages_per_channel: int
     first_row: int
     max_context: int
+
+    def table_words(self, channels: int) -> int:
+        """Words of the page table."""
+        return self.layers * self.kv_heads * self.pages_per_channel * channels
+
+    def channel(self, head: int, page: int, channels: int) -> int:
+        """The channel that holds a head's page: heads start on different ones, pages follow round robin."""
+        return (page + head) % channels
+
+    def table_index(self, layer: int, head: int, page: int, channels: int) -> int:
+        """Which word of the page table is a page's."""
+        local = (layer * self.kv_heads + head) * self.pages_per_channel + page // channels
+        return local * channels + self.channel(head, page, channels)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wordline.compiler.arguments import ARGUMENT_WORDS, FLAG_LOGITS, FLAGS, PAGE_TABLE, POSITION
+from wordline.compiler.arguments import argument_memory
 from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_peak, starred, weight_owners
 from wordline.compiler.pipeline import Compiled, Progress, compile_graph, model_shape_of, silent
 from wordline.errors import WordlineError
@@ -134,9 +134,7 @@ def estimate(
     image = compiled.generated.program.to_bytes()
     timing = TimingModel(machine)
     slot = timing.load(image)
-    steps = [
-        _step(compiled, shape, context, timing.run(slot, 0, argument_memory(compiled, context))) for context in contexts
-    ]
+    steps = [_step(compiled, shape, context, timing.run(slot, 0, _memory(compiled, context))) for context in contexts]
     return Estimate(
         shape.name,
         str(model.metadata["architecture"]),
@@ -158,7 +156,7 @@ def time_step(
     progress("timing")
     timing = TimingModel(machine)
     slot = timing.load(compiled.generated.program)
-    return compiled, timing.run(slot, 0, argument_memory(compiled, context))
+    return compiled, timing.run(slot, 0, _memory(compiled, context))
 
 
 def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress) -> Compiled:
@@ -174,18 +172,8 @@ def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], p
     return compile_graph(model.graph, machine, max(contexts), progress)
 
 
-def argument_memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:
-    """Controller memory of a step that attends over ``context`` tokens, logits wanted: argument block at word 0, page
-    table after it, with rows of its own for every page.
-    """
-    kv = compiled.lowered.kv
-    arguments = np.zeros(ARGUMENT_WORDS, np.int32)
-    arguments[POSITION] = context - 1
-    arguments[FLAGS] = 1 << FLAG_LOGITS
-    arguments[PAGE_TABLE] = ARGUMENT_WORDS
-    pages = np.repeat(np.arange(kv.table_words // kv.channels), kv.channels)
-    table = compiled.weight_rows + kv.rows_per_page * pages
-    return np.concatenate([arguments, table.astype(np.int32)])
+def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:
+    return argument_memory(compiled.lowered.kv, compiled.weight_rows, context)
 
 
 def _step(compiled: Compiled, shape: ModelShape, context: int, result: TimingResult) -> StepTime:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from wordline.compiler.arguments import FLAG_LOGITS, FLAG_SEND_LOGITS, LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
+from wordline.artifact import ArgumentNames
+from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
 from wordline.compiler.dispatch import (
     Decision,
     dispatch_attention,
@@ -167,7 +168,7 @@ class _Lowering:
 
     def _predicate(self, ops: Sequence[Op]) -> int | None:
         """Work that no KV cache depends on is done only when logits are wanted."""
-        return None if any(op in self.state_ops for op in ops) else FLAG_LOGITS
+        return None if any(op in self.state_ops for op in ops) else ArgumentNames.LOGITS_BIT
 
     def _vector(self, name: str, elements: int) -> ScratchTensor:
         """A new float32 vector: long ones are spread over the channels as matrix-vector results are."""
@@ -440,7 +441,7 @@ class _Lowering:
             bytes=shard_bytes,
             offset=0,
         )
-        self._task(Engine.LINK, "send logits", logits, "link", [send], [tensor.buffer], (), (), FLAG_SEND_LOGITS)
+        self._task(Engine.LINK, "send logits", logits, "link", [send], [tensor.buffer], (), (), ArgumentNames.SEND_BIT)
         token = self.graph.outputs["next_token"]
         self._ready([(token, Form.INDEX)])
         index = Register("next_token")
@@ -457,5 +458,5 @@ class _Lowering:
             (),
             (),
             (),
-            FLAG_LOGITS,
+            ArgumentNames.LOGITS_BIT,
         )

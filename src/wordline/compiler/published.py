@@ -28,13 +28,4 @@ def published_config(name: str) -> tuple[str, dict[str, Any]]:
         WordlineError: "unknown-model-shape" with the nearest names.
     """
     shape = model_shape(name)
-    sizes = {
-        "num_hidden_layers": shape.layers,
-        "hidden_size": shape.hidden,
-        "intermediate_size": shape.ffn,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
-        "vocab_size": shape.vocab,
-    }
-    return shape.name, sizes | _published()[shape.name]
+    return shape.name, shape.config_fields() | _published()[shape.name]

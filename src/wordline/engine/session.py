@@ -87,7 +87,7 @@ class Session:
         entry, kv = self._manifest.entries[ENTRY], self.kv
         self._names = entry.arguments
         self._argument_words = entry.argument_words
-        table_words = kv.layers * kv.kv_heads * kv.pages_per_channel * self._channels
+        table_words = kv.table_words(self._channels)
         self._block = self.device.words.allocate(entry.argument_words)
         try:
             self._table_base = self.device.words.allocate(table_words)
@@ -205,8 +205,9 @@ class Session:
         if self.position % self.kv.page_tokens:
             return
         page, channels, kv = self.position // self.kv.page_tokens, self._channels, self.kv
-        places = [(layer, head, (page + head) % channels) for layer in range(kv.layers) for head in range(kv.kv_heads)]
-        counts = [sum(place[2] == channel for place in places) for channel in range(channels)]
+        places = [(layer, head) for layer in range(kv.layers) for head in range(kv.kv_heads)]
+        holders = [kv.channel(head, page, channels) for _, head in places]
+        counts = [holders.count(channel) for channel in range(channels)]
         rows = self.model.pages.allocate(counts)
         self._pages += [(channel, row) for channel, taken in enumerate(rows) for row in taken]
         if self.functional:
@@ -215,7 +216,6 @@ class Session:
                     # Cache positions not written yet are multiplied by zero probabilities: they must be finite.
                     self.device.queue.zero_rows(first, count, 1 << channel)
         remaining = [iter(taken) for taken in rows]
-        for layer, head, channel in places:
-            entry = ((layer * kv.kv_heads + head) * kv.pages_per_channel + page // channels) * channels + channel
-            self._table_words[entry] = next(remaining[channel])
+        for (layer, head), channel in zip(places, holders, strict=True):
+            self._table_words[kv.table_index(layer, head, page, channels)] = next(remaining[channel])
         self.device.queue.write_words(self._table.address, self._table_base, self._table_words.size)

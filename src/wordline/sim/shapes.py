@@ -59,6 +59,18 @@ class ModelShape:
         """Elements of the keys and values of one sequence of ``context`` tokens."""
         return 2 * self.layers * context * self.kv_heads * self.head_dim
 
+    def config_fields(self) -> dict[str, int]:
+        """The sizes by their names in a Hugging Face ``config.json``."""
+        return {
+            "num_hidden_layers": self.layers,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.ffn,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "vocab_size": self.vocab,
+        }
+
     @classmethod
     def from_config(cls, path: str | Path) -> ModelShape:
         """Read the shape from a Hugging Face ``config.json``.

@@ -136,14 +136,13 @@ def _instructions(command: str, count: int, bank: int, row: int, mask: int, colu
 
 def _memory(entry: Entry, kv: KvLayout, channels: int, values: Mapping[str, int]) -> npt.NDArray[np.int32]:
     """Argument block at word 0, page table behind it; pages in the order in which a session takes them."""
-    table = np.zeros(kv.layers * kv.kv_heads * kv.pages_per_channel * channels, np.int32)
+    table = np.zeros(kv.table_words(channels), np.int32)
     free = [kv.first_row] * channels
     for page in range(values[ArgumentNames.POSITION] // kv.page_tokens + 1):
         for layer in range(kv.layers):
             for head in range(kv.kv_heads):
-                channel = (page + head) % channels
-                place = ((layer * kv.kv_heads + head) * kv.pages_per_channel + page // channels) * channels + channel
-                table[place] = free[channel]
+                channel = kv.channel(head, page, channels)
+                table[kv.table_index(layer, head, page, channels)] = free[channel]
                 free[channel] += kv.rows_per_page
     block = np.zeros(entry.argument_words, np.int32)
     for name, value in values.items():
