@@ -72,6 +72,8 @@ void bind_errors(nb::module_&) {
             const nb::object value =
                 type(error.code, error.what(), nb::arg("where") = optional(error.where), nb::arg("remedy") = optional(error.remedy));
             PyErr_SetObject(type.ptr(), value.ptr());
+        } catch (const wordline::Interrupted&) {
+            // run_without_gil has left the error of the signal handler set.
         }
     });
 }

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "wordline/command_processor.hpp"
+#include "wordline/interruption.hpp"
 #include "wordline/machine.hpp"
 #include "wordline/simd.hpp"
 
@@ -26,6 +27,17 @@ wordline::SimdVariant simd_variant(const std::optional<std::string>& name);
 
 // wordline.sim.fault.Fault for a fault of a device program.
 [[noreturn]] void raise_fault(const wordline::Fault& fault);
+
+// Runs long work without the GIL. A Python signal handler that raises (Ctrl-C) ends it: the Python error is then set, and Interrupted thrown.
+template <class Work>
+auto run_without_gil(Work&& work) {
+    const nb::gil_scoped_release release;
+    const wordline::InterruptionScope scope([] {
+        const nb::gil_scoped_acquire acquire;
+        return PyErr_CheckSignals() != 0;
+    });
+    return work();
+}
 
 // The contiguous bytes of an object with the buffer protocol, kept alive and unmoved. Raises BufferError or TypeError.
 class PythonBuffer {

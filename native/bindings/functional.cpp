@@ -104,14 +104,13 @@ public:
         std::optional<wordline::Fault> fault;
         const auto lock = take();
         const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
-        {
-            const nb::gil_scoped_release release;
+        run_without_gil([&] {
             try {
                 model_.execute(program, argument_base, instruction_limit.value_or(wordline::no_instruction_limit));
             } catch (const wordline::Fault& thrown) {
                 fault = thrown;
             }
-        }
+        });
         if (fault) {
             raise_fault(*fault);
         }

@@ -2,6 +2,7 @@
 
 NB_MODULE(_native, m) {
     m.doc() = "Native core of wordline.";
+    nb::set_leak_warnings(false);  // the command line ends without collecting garbage, on purpose
     bind_errors(m);
     bind_build_info(m);
     bind_functional(m);

@@ -48,9 +48,10 @@ public:
     }
 
     bool advance() {
-        const nb::gil_scoped_release release;
-        const std::lock_guard lock(mutex_);
-        return device_.advance();
+        return run_without_gil([this] {
+            const std::lock_guard lock(mutex_);
+            return device_.advance();
+        });
     }
 
     std::string fault_text() {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings.hpp"
@@ -92,15 +93,18 @@ public:
     TimingResult run(std::int64_t slot, std::int64_t argument_base, const Words& memory, const wordline::TimingOptions& options) const {
         const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
         std::optional<wordline::Fault> fault;
-        {
-            const nb::gil_scoped_release release;
+        std::optional<TimingResult> result = run_without_gil([&]() -> std::optional<TimingResult> {
             try {
                 return model_.run(program, argument_base, {memory.data(), memory.size()}, options);
             } catch (const wordline::Fault& thrown) {
                 fault = thrown;
+                return std::nullopt;
             }
+        });
+        if (fault) {
+            raise_fault(*fault);
         }
-        raise_fault(*fault);
+        return std::move(*result);
     }
 
 private:

@@ -34,13 +34,8 @@ void bind(nb::module_& m, const char* name, const char* doc) {
             "run",
             [](const Model& model, const nb::object& text, const std::string& name, std::int64_t record_limit, bool step_bursts) {
                 const PythonBuffer buffer(text);
-                TraceTiming timing;
-                {
-                    const nb::gil_scoped_release release;
-                    const std::string_view view(reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size());
-                    timing = model.run(view, name, {record_limit, step_bursts});
-                }
-                return convert(timing);
+                const std::string_view view(reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size());
+                return convert(run_without_gil([&] { return model.run(view, name, {record_limit, step_bursts}); }));
             },
             nb::arg("text"), nb::arg("name"), nb::kw_only(), nb::arg("record_limit") = 0, nb::arg("step_bursts") = false,
             "(cycles, lines, mask of addressed channels, channels simulated, commands by DRAM_COMMANDS, schedule). Raises WordlineError.");

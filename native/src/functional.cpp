@@ -131,8 +131,11 @@ public:
 
     void work(int worker);
 
-    // Throws what the run ended with, if it is a fault.
+    // Throws what the run ended with, if it did not end well.
     void finish() const {
+        if (interrupted_) {
+            throw Interrupted{};
+        }
         for (const auto& task : tasks_) {
             if (task->fault) {
                 throw *task->fault;
@@ -180,8 +183,10 @@ private:
     };
 
     static bool advance(Task& task);
+    void run_tasks(int worker);
     bool wait_for_signal(int worker, std::uint32_t seen);
     bool all_idle(std::uint32_t seen) const;
+    bool others_work() const;
 
     const Program& program_;
     std::vector<std::unique_ptr<Task>> tasks_;  // in stream, then channel order
@@ -189,7 +194,7 @@ private:
     std::vector<std::vector<const Task*>> producers_;  // by stream
     std::unique_ptr<Idle[]> idle_;
     alignas(64) std::atomic<std::uint32_t> version_{0};  // counts signals, and workers that have ended
-    std::atomic<bool> deadlock_{false};
+    std::atomic<bool> deadlock_{false}, interrupted_{false};
 };
 
 FunctionalSink::FunctionalSink(FunctionalModel& model, FunctionalRun& run, int stream, int channel)
@@ -349,17 +354,53 @@ bool FunctionalRun::advance(Task& task) {
     return task.ended || task.fault;
 }
 
+// Only the caller's thread, worker 0, can be asked whether to go on. The other workers wake it for that, and end when it says so.
 void FunctionalRun::work(int worker) {
+    const auto ask = [this] {
+        signalled();
+        return interrupted_.load();
+    };
+    const std::optional<InterruptionScope> scope = worker == 0 ? std::nullopt : std::optional<InterruptionScope>(std::in_place, ask);
+    try {
+        run_tasks(worker);
+        while (worker == 0) {
+            const std::uint32_t seen = version_.load();
+            if (!others_work()) {
+                return;
+            }
+            version_.wait(seen);
+            interruption_point();
+        }
+    } catch (const Interrupted&) {
+        interrupted_.store(true);
+        signalled();
+    }
+}
+
+void FunctionalRun::run_tasks(int worker) {
     std::vector<Task*> live = assigned_[static_cast<std::size_t>(worker)];
     while (!live.empty()) {
         const std::uint32_t seen = version_.load();
         std::erase_if(live, [](Task* task) { return advance(*task); });
         if (!live.empty() && version_.load() == seen && !wait_for_signal(worker, seen)) {
-            return;  // deadlock
+            return;  // deadlock, or interrupted
         }
+        interruption_point();
     }
     idle_[static_cast<std::size_t>(worker)].since.store(gone);
     signalled();  // the others may now wait for ever, and have to notice
+}
+
+bool FunctionalRun::others_work() const {
+    if (deadlock_.load()) {
+        return false;
+    }
+    for (std::size_t worker = 1; worker < assigned_.size(); ++worker) {
+        if (idle_[worker].since.load() != gone) {
+            return true;
+        }
+    }
+    return false;
 }
 
 // Whether nobody has anything to run. A worker gives its last signals before it is seen idle or gone, so the version is compared last.
@@ -388,7 +429,7 @@ bool FunctionalRun::wait_for_signal(int worker, std::uint32_t seen) {
     }
     version_.wait(seen);
     own.store(active);
-    return !deadlock_.load();
+    return !deadlock_.load() && !interrupted_.load();
 }
 
 FunctionalModel::FunctionalModel(const Machine& machine, int threads, SimdVariant variant)

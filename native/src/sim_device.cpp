@@ -102,6 +102,9 @@ bool SimDevice::advance() {
     while (at(Register::kRingHead) != at(Register::kRingTail) && answer(at(Register::kRingHead))) {
         ++at(Register::kRingHead);
         any = true;
+        if (std::exchange(interrupted_, false)) {
+            throw Interrupted{};
+        }
     }
     return any;
 }
@@ -129,6 +132,11 @@ bool SimDevice::answer(std::uint32_t index) {
             throw Failure{ErrorCode::kAborted, text_};
         }
         dispatch(descriptor);
+    } catch (const Interrupted&) {  // answered like a fault: what the program did to memory is half done
+        interrupted_ = true;
+        profile_.reset();
+        completion.status = static_cast<std::uint32_t>(ErrorCode::kFault);
+        stop(ErrorCode::kFault, "the run was interrupted");
     } catch (const Failure& failure) {
         completion.status = static_cast<std::uint32_t>(failure.code);
         completion.detail = failure.detail;

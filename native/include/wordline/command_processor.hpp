@@ -21,6 +21,7 @@
 #include <string>
 #include <utility>
 
+#include "wordline/interruption.hpp"
 #include "wordline/program.hpp"
 
 namespace wordline {
@@ -67,6 +68,10 @@ constexpr std::uint32_t no_stop = std::numeric_limits<std::uint32_t>::max();
 
 constexpr std::uint64_t no_instruction_limit = std::numeric_limits<std::uint64_t>::max();
 
+// Between interruption points of a stream: a few milliseconds of bank commands, much less of anything else. A vector pass or a transfer counts
+// as one more instruction for so many operations or bytes.
+constexpr std::uint64_t instructions_a_share = 4096, operations_an_instruction = 1024, bytes_an_instruction = 8192;
+
 template <class Sink>
 class StreamRunner {
 public:
@@ -84,7 +89,8 @@ public:
         }
     }
 
-    // Runs until the stream ends, a WAIT is not satisfied, or instruction `stop` (outside all loops) is next. Throws Fault.
+    // Runs until the stream ends, a WAIT is not satisfied, or instruction `stop` (outside all loops) is next. Throws Fault, and Interrupted
+    // at an interruption point.
     RunStatus run(std::uint32_t stop = no_stop);
 
     // Goes on at instruction `position` with the registers of `mask` changed. Only outside all loops.
@@ -142,6 +148,28 @@ private:
 
     std::int64_t argument_address(std::int64_t index) const { return word_address(argument_base_ + word_address(index)); }
 
+    // An instruction is due and the share is used up: the next share, after an interruption point.
+    [[gnu::noinline]] void take_share() {
+        if (budget_ == 0) {
+            share_ = 0;
+            fault("the instruction limit of this run is reached");
+        }
+        interruption_point();
+        share_ = std::min(budget_, instructions_a_share);
+        if (budget_ != no_instruction_limit) {
+            budget_ -= share_;
+        }
+    }
+
+    // Shortens the share by work that takes as long as some instructions, without taking them from the limit.
+    void charge(std::uint64_t instructions) {
+        const std::uint64_t taken = std::min(instructions, share_);
+        share_ -= taken;
+        if (budget_ != no_instruction_limit) {
+            budget_ += taken;
+        }
+    }
+
     void enter_loop(const Operation& op);
     void channel_command(const Operation& op);
     void vector_pass(const Operation& op);
@@ -157,7 +185,8 @@ private:
     std::uint32_t pc_ = 0;
     std::uint32_t loop_end_ = std::numeric_limits<std::uint32_t>::max();
     std::int64_t argument_base_;
-    std::uint64_t budget_;
+    std::uint64_t budget_;     // instructions that may still run, without those of the share
+    std::uint64_t share_ = 0;  // instructions up to the next interruption point
     int stream_, channel_;
 };
 
@@ -199,10 +228,10 @@ RunStatus StreamRunner<Sink>::run(std::uint32_t stop) {
         if (pc_ == stop) {
             return RunStatus::stopped;
         }
-        if (budget_-- == 0) [[unlikely]] {
-            budget_ = 0;
-            fault("the instruction limit of this run is reached");
+        if (share_ == 0) [[unlikely]] {
+            take_share();
         }
+        --share_;
         const Operation& op = operations[pc_];
         const auto a = [&] { return op.operands[0].evaluate(r); };
         const auto b = [&] { return op.operands[1].evaluate(r); };
@@ -215,7 +244,7 @@ RunStatus StreamRunner<Sink>::run(std::uint32_t stop) {
                 continue;
             case Opcode::Wait:
                 if (!sink_.wait(op.field, a(), pc_)) {
-                    ++budget_;
+                    ++share_;  // it did not run
                     return RunStatus::blocked;
                 }
                 ++pc_;
@@ -457,6 +486,7 @@ void StreamRunner<Sink>::vector_pass(const Operation& op) {
                 break;
         }
     }
+    charge(static_cast<std::uint64_t>(p.n) * (1U + form.n_operations) / operations_an_instruction);
     sink_.pass(p);
 }
 
@@ -482,6 +512,7 @@ void StreamRunner<Sink>::link_transfer(const Operation& op) {
     if (t.bytes > machine_.scratch_bytes()) [[unlikely]] {
         fault("a block of " + std::to_string(t.bytes) + " bytes exceeds scratch (" + std::to_string(machine_.scratch_bytes()) + ")");
     }
+    charge(static_cast<std::uint64_t>(t.blocks) * static_cast<std::uint64_t>(t.bytes) / bytes_an_instruction);
     sink_.transfer(t);
 }
 

@@ -46,7 +46,7 @@ public:
     void bank_read(std::int32_t first_row, std::int32_t rows, std::byte* data);
     void bank_fill_zero(std::int32_t first_row, std::int32_t rows, std::uint32_t channel_mask);
 
-    // Runs a program to its end. Throws Fault; memories then hold what was done before.
+    // Runs a program to its end. Throws Fault, and Interrupted as the caller's InterruptionScope wants; memories then hold what was done before.
     void execute(const Program& program, std::int64_t argument_base, std::uint64_t instruction_limit = no_instruction_limit);
 
     // Reads `rows` rows of all channels with all threads; returns a checksum. For measuring the speed of memory.

@@ -27,7 +27,8 @@ public:
     std::uint64_t map_host(std::span<std::byte> memory, bool writable) { return model_.windows().map(memory, writable); }
     bool unmap_host(std::uint64_t address) { return model_.windows().unmap(address); }
 
-    // Answers all descriptors up to the doorbell; false when there was none. Nothing that the host writes makes it throw.
+    // Answers all descriptors up to the doorbell; false when there was none. Nothing that the host writes makes it throw; Interrupted is thrown
+    // as the caller's InterruptionScope wants, when the run that it ends has been answered with a fault.
     bool advance();
 
     const std::string& fault_text() const { return text_; }
@@ -54,6 +55,7 @@ private:
     std::array<std::uint32_t, 27> registers_{};
     std::uint64_t cycles_ = 0;
     std::string text_;
+    bool interrupted_ = false;  // advance() still has to say so
     std::optional<TimingResult> profile_;
 };
 
