@@ -13,9 +13,28 @@ _SIMD: tuple[Simd, ...] = ("auto", "portable", "avx2", "avx512")
 
 
 def cache_dir() -> Path:
-    """WORDLINE_CACHE: folder of compiled artifacts and tuning results. Default: ``~/.cache/wordline``."""
+    """WORDLINE_CACHE: folder of compiled artifacts and tuning results.
+
+    Default: ``wordline`` in XDG_CACHE_HOME, which is ``~/.cache`` if it is not set to an absolute path.
+    """
     value = os.environ.get("WORDLINE_CACHE")
-    return Path(value).expanduser() if value else Path.home() / ".cache" / "wordline"
+    if value:
+        return expanded(value)
+    shared = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(shared) if os.path.isabs(shared) else expanded("~/.cache")) / "wordline"
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with a leading ``~`` or ``~user`` replaced. Raises ``WordlineError("no-home")`` for an unknown home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise WordlineError(
+            "no-home",
+            f"the home folder in {str(path)!r} cannot be determined",
+            where="environment",
+            remedy="set HOME, or WORDLINE_CACHE for the cache; write other paths without ~",
+        ) from error
 
 
 def threads() -> int:

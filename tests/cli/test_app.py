@@ -6,10 +6,13 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import wordline
+from tests.support.artifacts import tiny_contents
+from wordline.artifact import write_artifact
 from wordline.cli import COMMANDS, main
 from wordline.cli import app as app_module
 from wordline.errors import WordlineError
@@ -125,9 +128,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"wordline {wordline.__version__}\n"
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+@pytest.mark.parametrize("options", [("--json",), ()], ids=["json", "tables"])
+def test_a_reader_that_leaves_early_is_no_error(options: tuple[str, ...]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "wordline.cli", "limits", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "wordline.cli", "limits", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -135,6 +139,23 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert process.wait(timeout=60) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_may_be_closed(closed: str, tmp_path: Path) -> None:
+    """What is printed goes nowhere then, above all not into a file that is written."""
+    artifact, picture = write_artifact(tmp_path / "t.wl", tiny_contents()), tmp_path / "t.svg"
+    command = [sys.executable, "-m", "wordline.cli", "inspect", str(artifact), "--svg", str(picture)]
+    done = subprocess.run(["/bin/sh", "-c", f'"$@" {closed}', "sh", *command], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert picture.read_text().startswith("<svg")
+    assert picture.read_text().rstrip().endswith("</svg>")
+
+
+def test_a_bad_knob_is_said_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORDLINE_TRACEBACK", "yes")
+    assert main(["limits"]) == 2
+    assert "WORDLINE_TRACEBACK is 'yes'" in capsys.readouterr().err
 
 
 def test_building_the_parser_imports_nothing_slow() -> None:

@@ -365,6 +365,26 @@ def test_values_cannot_be_skipped(resident: tuple[ResidentModel, ScriptedDevice]
 # Scores
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_no_numbers_have_no_score(artifact: Artifact, value: float) -> None:
+    def broken(token: int, position: int) -> F32:
+        logits = counting(token, position)
+        logits[7] = value if position else 0.0
+        return logits
+
+    device, _ = scripted(artifact.machine, broken)
+    refused = pytest.raises(WordlineError, match="no finite numbers at position 1")
+    with Session(Residency(device).acquire(artifact)) as session, refused as caught:
+        score(session, [1, 2], 3)
+    assert caught.value.code == "bad-logits"
+
+
+def test_half_a_surrogate_pair_is_no_text(artifact: Artifact) -> None:
+    with pytest.raises(WordlineError, match=r"U\+D83D, at character 1") as caught:
+        Tokenizer(artifact).encode("a\ud83d")
+    assert caught.value.code == "bad-prompt"
+
+
 def test_scores_are_what_the_logits_say(resident: tuple[ResidentModel, ScriptedDevice]) -> None:
     tokens = [3, 4, 9]
     with Session(resident[0]) as session:

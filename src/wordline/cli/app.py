@@ -21,7 +21,7 @@ import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
 from wordline.cli import devices, disasm, doctor, estimate, explain, generate, inspect, limits, score, timing, trace
-from wordline.cli.output import print_json
+from wordline.cli.output import print_any_text, print_json
 from wordline.errors import WordlineError
 
 EXIT_USER = 2
@@ -76,12 +76,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Under ``--json`` an error is also printed on standard output, as ``{"error": {"code", "what", "where", "remedy"}}``.
     """
+    print_any_text()
     args = build_parser().parse_args(argv)
     # Compiling makes millions of objects that live to the end; looking through all of them for garbage takes seconds,
     # at the end too.
     gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
+    show_traceback = False
     try:
+        show_traceback = knobs.traceback()
         code: int = args.command.run(args)
         sys.stdout.flush()
     except WordlineError as error:
@@ -98,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         return _report(WordlineError("out-of-memory", "there is not enough memory", remedy="free some"), args)
     except Exception as error:
-        return _report_defect(error)
+        return _report_defect(error, show_traceback)
     return code
 
 
@@ -120,8 +123,8 @@ def _from_os_error(error: OSError) -> WordlineError:
     )
 
 
-def _report_defect(error: Exception) -> int:
-    if knobs.traceback():
+def _report_defect(error: Exception, show_traceback: bool) -> int:
+    if show_traceback:
         traceback.print_exception(error)
     print(
         f"internal error: {type(error).__name__}: {error}\n  where: {_origin(error.__traceback__)}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wordline.cli.options import add_json_option, positive
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from wordline.engine.sampling import Sampling
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
-    prompt = None if args.prompt_length else _prompt(args)
+    prompt = _prompt(args)
     with progress() as report:
         artifact, spec = open_target(args, report)
 
@@ -55,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
 
     context = checked_context(artifact, args.context)
     tokenizer = None if prompt is None else Tokenizer(artifact)
-    tokens = [0] * args.prompt_length if tokenizer is None else _encode(tokenizer, str(prompt), args.chat)
-    check_prompt(tokens, context)
+    tokens = None if tokenizer is None else _encode(tokenizer, str(prompt), args.chat)
+    check_prompt(args.prompt_length if tokens is None else len(tokens), context)
+    if tokens is None:
+        tokens = [0] * args.prompt_length
     device = open_device(spec)
     model = Residency(device).acquire(artifact)
     text = _Text(tokenizer, shown=not args.json and model.functional)
@@ -102,16 +105,30 @@ class _Text:
             print(piece, end="", flush=True)
 
 
-def _prompt(args: argparse.Namespace) -> str:
+def _prompt(args: argparse.Namespace) -> str | None:
+    """The text to start from; None if only its length is given."""
+    if args.prompt_length:
+        if args.prompt is not None or args.chat:
+            raise WordlineError(
+                "conflicting-options",
+                "--prompt-length stands for a prompt, and there is a --prompt or --chat too",
+                remedy="give a text, or a length for timing only",
+            )
+        return None
     if args.prompt is not None:
-        return str(args.prompt)
+        return _text(lambda: str(args.prompt), "--prompt")
     if sys.stdin is None or sys.stdin.isatty():
         raise WordlineError("no-prompt", "there is no prompt", remedy="give one with --prompt, or as standard input")
+    return _text(sys.stdin.read, "standard input")
+
+
+def _text(read: Callable[[], str], where: str) -> str:
+    """What ``read`` returns. Bytes that are no text in the encoding of the locale come as surrogates: UTF-8, maybe."""
     try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
+        return read().encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError as error:
         raise WordlineError(
-            "bad-prompt", "the prompt is not UTF-8 text", where="standard input", remedy="convert it to UTF-8"
+            "bad-prompt", "the prompt is not UTF-8 text", where=where, remedy="convert it to UTF-8"
         ) from error
 
 

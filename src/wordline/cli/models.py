@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wordline.cli.options import positive
+from wordline.knobs import expanded
 
 if TYPE_CHECKING:
     from wordline.frontend.load import ImportedModel
@@ -35,7 +35,7 @@ def import_model(name: str, layers: int | None, progress: Callable[[str], None])
     from wordline.compiler.published import published_config
     from wordline.frontend.load import load_config, load_model
 
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.exists() or path.suffix in (".json", ".gguf") or "/" in name:
         progress("importing the model")
         return load_model(path, bind=False, layers=layers)

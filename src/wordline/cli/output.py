@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,21 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON document on standard output, in ASCII unless it takes all of Unicode.
+
+    A path that is not text is printed with its bytes as surrogates, which JSON can write.
+    """
+    unicode = (sys.stdout.encoding or "").lower().replace("_", "-") in ("utf-8", "utf8")
+    print(json.dumps(value, indent=2, ensure_ascii=not unicode))
+
+
+def print_any_text() -> None:
+    """Let standard output escape the characters that its encoding lacks, and give streams that are closed to nobody."""
+    # Python has None for them, and the next file to be opened would take their number.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # until the end
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
@@ -35,10 +50,15 @@ def print_tables(*parts: Any) -> None:
     """Print tables and lines of text one under another, as wide as they need when standard output is not a terminal."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
+    class Tables(Console):
+        def on_broken_pipe(self) -> None:
+            """A reader that has left is for the command line to report, not for rich to exit on."""
+            raise  # the BrokenPipeError that is being handled
+
+    console = Tables(highlight=False, markup=False)
     if not console.is_terminal:
         # A pipe has no width; 80 columns would cut tables.
-        console = Console(highlight=False, markup=False, width=200)
+        console = Tables(highlight=False, markup=False, width=200)
     for part in parts:
         console.print(part)
 

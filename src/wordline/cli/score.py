@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     _check_ids(tokens, artifact.manifest.logits.vocab, args.tokens)
     context = checked_context(artifact, args.context)
-    check_prompt(tokens, context)
+    check_prompt(len(tokens), context)
     model = Residency(open_device(spec)).acquire(artifact)
     with Session(model, context, timing=False) as session:
         scores = score(session, tokens, args.top_k)

@@ -30,14 +30,14 @@ class Generation:
     sampling_seconds: float = 0.0
 
 
-def check_prompt(prompt: Sequence[int], context: int) -> None:
-    """Raises ``WordlineError``: "empty-prompt" or "prompt-too-long"."""
-    if not prompt:
+def check_prompt(length: int, context: int) -> None:
+    """Check the number of tokens of a prompt. Raises ``WordlineError``: "empty-prompt" or "prompt-too-long"."""
+    if length < 1:
         raise WordlineError("empty-prompt", "the prompt has no tokens", remedy="give a text with --prompt")
-    if len(prompt) > context:
+    if length > context:
         raise WordlineError(
             "prompt-too-long",
-            f"the prompt has {len(prompt)} tokens, the context is {context}: {len(prompt) - context} too many",
+            f"the prompt has {length} tokens, the context is {context}: {length - context} too many",
             remedy="shorten the prompt, or compile with a longer --context if the model allows it",
         )
 
@@ -58,7 +58,7 @@ def generate(
     Raises:
         WordlineError: as :func:`check_prompt`, before anything runs, and :meth:`Session.step`.
     """
-    check_prompt(prompt, session.context - session.position)
+    check_prompt(len(prompt), session.context - session.position)
     run, sampler = Generation(list(prompt)), Sampler(sampling)
     want = Want.NEXT if sampling.greedy else Want.LOGITS
     start = time.perf_counter()

@@ -32,7 +32,8 @@ def score(
     """Feed ``tokens`` to a fresh session and return one entry a position; ``on_position`` gets each position done.
 
     Raises:
-        WordlineError: as :func:`check_prompt`, :meth:`Session.step`; "values-needed" if the session computes none.
+        WordlineError: as :func:`check_prompt`, :meth:`Session.step`; "values-needed" if the session computes none;
+            "bad-logits" (not finite).
     """
     if not session.functional:
         raise WordlineError(
@@ -40,11 +41,17 @@ def score(
             f"the device {session.device} computes no values",
             remedy=f"use sim:{session.device.machine.name}",
         )
-    check_prompt(tokens, session.context - session.position)
+    check_prompt(len(tokens), session.context - session.position)
     scores = []
     for index, token in enumerate(tokens):
         logits = session.step(token, Want.LOGITS).logits
         assert logits is not None
+        if not np.isfinite(logits).all():
+            raise WordlineError(
+                "bad-logits",
+                f"the device returned logits that are no finite numbers at position {index}",
+                remedy="check the model's weights",
+            )
         wide = logits.astype(np.float64)
         top = np.argsort(-logits, kind="stable")[:top_k]
         peak = wide.max()

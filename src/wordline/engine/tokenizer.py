@@ -34,16 +34,20 @@ class Tokenizer:
         self._where = str(artifact.path)
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of a plain text, with the begin token if the model wants one."""
-        return list(self._tokenizer.encode(text, add_special_tokens=True).ids)
+        """Tokens of a plain text, with the begin token if the model wants one.
+
+        Raises:
+            WordlineError: "bad-prompt" for half a surrogate pair, which is no character.
+        """
+        return self._encode(text, special=True)
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Tokens of a conversation, ending where the answer begins. Messages have a ``role`` and a ``content``.
 
         Raises:
-            WordlineError: "no-chat-template", or "chat-template" if the template refuses the conversation.
+            WordlineError: "no-chat-template", "chat-template" if the template refuses the conversation, "bad-prompt".
         """
-        return list(self._tokenizer.encode(self.render_chat(messages), add_special_tokens=False).ids)
+        return self._encode(self.render_chat(messages), special=False)
 
     def render_chat(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The text that the chat template makes of a conversation."""
@@ -85,6 +89,17 @@ class Tokenizer:
     def stream(self) -> TextStream:
         """Text token by token."""
         return TextStream(self)
+
+    def _encode(self, text: str, special: bool) -> list[int]:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise WordlineError(
+                "bad-prompt",
+                f"the prompt has half a surrogate pair, U+{ord(text[error.start]):04X}, at character {error.start}",
+                remedy="decode the text as UTF-8, or leave that character out",
+            ) from error
+        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
 
     def _token(self, token: int | None) -> str:
         return "" if token is None else str(self._tokenizer.id_to_token(token) or "")

@@ -22,6 +22,7 @@ from wordline.frontend.lower import lower
 from wordline.frontend.repeat import TRACED_LAYERS, layer_of, layers_are_alike, repeat_layers
 from wordline.frontend.tokenizer import TokenizerFiles, tokenizer_of
 from wordline.graph.ir import Graph
+from wordline.knobs import expanded
 
 _WeightReader = Callable[[ExportedStep], Mapping[str, NDArray[np.generic]]]
 
@@ -56,7 +57,7 @@ def load_model(source: str | Path, bind: bool = True, layers: int | None = None)
         WordlineError: the source is missing, damaged, of an unsupported architecture, or contains operations that
             have no lowering; "bad-layers".
     """
-    path = Path(source).expanduser()
+    path = expanded(source)
     if layers is not None:
         if bind:
             raise ValueError("only a model without weights can be imported in part")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from wordline.errors import WordlineError
+from wordline.knobs import expanded
 from wordline.machines.machine import Field, Machine, collect_fields, unknown_field
 from wordline.machines.schema import SECTIONS, Quantity, Scalar, Table
 
@@ -115,7 +116,7 @@ def _shipped() -> dict[str, Traversable]:
 
 def _resolve(name_or_path: str, relative_to: Path | None = None) -> _Source:
     if name_or_path.endswith(".toml"):
-        path = Path(name_or_path).expanduser()
+        path = expanded(name_or_path)
         if relative_to is not None:
             path = relative_to / path
         return _Source(path.stem, path, str(path))
@@ -262,14 +263,14 @@ def _check(value: Any, kind: type, spec: Quantity) -> tuple[str, Any]:
             return "must be a non-empty list of names", value
         unknown = [item for item in value if item not in spec.words]
         if unknown:
-            return f"must be among {', '.join(spec.words)}, not {unknown[0]!r}", value
+            return f"must be among {', '.join(spec.words)}, not {unknown[0]!r:.60}", value
         return "", tuple(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if type(value) is not kind:
-        return f"must be {_KINDS[kind]}, not {value!r}", value
+        return f"must be {_KINDS[kind]}, not {value!r:.60}", value
     if spec.words and value not in spec.words:
-        return f"must be one of {', '.join(spec.words)}, not {value!r}", value
+        return f"must be one of {', '.join(spec.words)}, not {value!r:.60}", value
     if isinstance(value, float) and not math.isfinite(value):
         return f"must be finite, not {value!r}", value
     if (
@@ -278,7 +279,7 @@ def _check(value: Any, kind: type, spec: Quantity) -> tuple[str, Any]:
         and spec.high is not None
         and not spec.low <= value <= spec.high
     ):
-        return f"must be between {spec.low:,g} and {spec.high:,g}, not {value!r}", value
+        return f"must be between {spec.low:,.12g} and {spec.high:,.12g}, not {value!r:.60}", value
     return "", value
 
 
