@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from wordline.files import write_text
 
 BASELINE = Path(__file__).with_name("baseline.json")
 
@@ -41,9 +42,7 @@ def read() -> dict[str, int]:
 
 def write(cycles: Mapping[str, int]) -> None:
     """Replace the baseline."""
-    new = BASELINE.with_suffix(".new")
-    new.write_text(json.dumps(dict(cycles), indent=2) + "\n", encoding="utf-8")
-    os.replace(new, BASELINE)
+    write_text(BASELINE, json.dumps(dict(cycles), indent=2) + "\n")
 
 
 def changes(before: Mapping[str, int], after: Mapping[str, int]) -> list[Change]:

@@ -47,7 +47,7 @@ def measure(threads: int, simd: str, rows: int, repeats: int) -> tuple[float, fl
     columns, buffer = MACHINE.organisation.columns, MACHINE.buffer.columns
     assert columns <= buffer
     device = _native.FunctionalModel(MACHINE.flat(), threads, simd)
-    row_bytes = MACHINE.organisation.capacity_bytes // MACHINE.organisation.rows
+    row_bytes = MACHINE.organisation.device_row_bytes
     data = np.random.default_rng(0).integers(0x3C00, 0x4000, BLOCK_ROWS * row_bytes // 2, dtype=np.uint16)
     for row in range(0, rows, BLOCK_ROWS):
         device.bank_write(row, BLOCK_ROWS, data)
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=270, help="weights streamed (SmolLM2-135M: 270)")
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    row_bytes = MACHINE.organisation.capacity_bytes // MACHINE.organisation.rows
+    row_bytes = MACHINE.organisation.device_row_bytes
     rows = -(-options.megabytes * 1_000_000 // row_bytes // BLOCK_ROWS) * BLOCK_ROWS
     print(f"{rows} rows, {rows * row_bytes / 1e6:.0f} MB; host time, best of {options.repeats}")
     print("threads  simd      MAC16 GB/s  read GB/s  of read  ns/scalar")

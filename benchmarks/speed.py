@@ -127,7 +127,7 @@ def transformers_decoder(model: Any, prompt: Sequence[int], threads: int) -> Dec
 def memory_reader(artifact: Artifact, threads: int) -> Callable[[], float]:
     """Measures GB/s of reading as many bytes as the model's weights have, in the layout of the simulated banks."""
     machine, rows = artifact.machine, artifact.manifest.memory.weight_rows
-    size = machine.organisation.capacity_bytes // machine.organisation.rows
+    size = machine.organisation.device_row_bytes
     device = _native.FunctionalModel(machine.flat(), threads)
     device.bank_write(0, rows, np.ones(rows * size // 2, np.uint16))
 

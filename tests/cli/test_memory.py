@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.models import SHAPE, write_config
 from wordline.artifact import open_artifact, write_artifact
-from wordline.artifact.check import row_bytes
 from wordline.cli import main
 from wordline.compiler.footprint import kv_footprint
 from wordline.compiler.layout import place_kv
@@ -34,9 +33,9 @@ def test_the_envelope_is_exported(artifact: Path) -> None:
     points = memory.envelope
     assert [p.context for p in points] == [1024, 2048, 3000]
     assert {p.batch for p in points} == {1}
-    assert {p.weight_bytes for p in points} == {memory.weight_rows * row_bytes(opened.machine)}
+    assert {p.weight_bytes for p in points} == {memory.weight_rows * opened.machine.organisation.device_row_bytes}
     # 2 layers of 2 heads; two heads start on two channels, so both channels hold the same
-    page = memory.kv.rows_per_page * row_bytes(opened.machine) // 2
+    page = memory.kv.rows_per_page * opened.machine.organisation.device_row_bytes // 2
     assert [p.kv_bytes for p in points] == [4 * page * pages for pages in (1, 2, 3)]
     assert [p.kv_rows for p in points] == [2 * memory.kv.rows_per_page * pages for pages in (1, 2, 3)]
     assert all(0 < p.scratch_bytes <= opened.machine.scratch.bytes_per_channel for p in points)

@@ -33,7 +33,7 @@ from wordline.runtime.ring import Ring
 from wordline.runtime.software_device import SoftwareDevice
 
 MACHINE = load_machine("gddr6-aim-chip", {"organisation.rows": 16})
-ROW_BYTES = MACHINE.organisation.capacity_bytes // MACHINE.organisation.rows
+ROW_BYTES = MACHINE.organisation.device_row_bytes
 ISA = instruction_set("gddr6-aim")
 BOTH = ExecuteFlag.FUNCTIONAL | ExecuteFlag.TIMING
 

@@ -94,7 +94,7 @@ def test_words_come_back(bench: Bench) -> None:
 
 
 def test_rows_come_back_and_are_zeroed(bench: Bench) -> None:
-    size = MACHINE.organisation.capacity_bytes // MACHINE.organisation.rows
+    size = MACHINE.organisation.device_row_bytes
     data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
     bench.host[:size] = data
     assert bench.ask(Opcode.BANK_WRITE, bench.address, 9, 1).status == ErrorCode.OK

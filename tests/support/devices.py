@@ -34,8 +34,7 @@ class ScriptedDevice(SoftwareDevice):
         super().__init__(machine)
 
     def on_reset(self) -> None:
-        o = self.machine.organisation
-        self.row_size = o.capacity_bytes // o.rows
+        self.row_size = self.machine.organisation.device_row_bytes
         self.rows: dict[int, npt.NDArray[np.uint8]] = {}
 
     def on_bank_write(self, first_row: int, rows: int, data: npt.NDArray[np.uint8]) -> None:

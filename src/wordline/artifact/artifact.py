@@ -8,7 +8,7 @@ import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordline.artifact.check import check_manifest, row_bytes
+from wordline.artifact.check import check_manifest
 from wordline.artifact.manifest import MANIFEST, PROGRAM, SCHEMA, TOKENIZER, WEIGHTS, Manifest, Part
 from wordline.artifact.records import RecordError, from_json
 from wordline.artifact.write import manifest_digest
@@ -79,7 +79,7 @@ def open_artifact(path: str | Path, machine: Machine | None = None, verify: bool
     problem = check_manifest(manifest, machine, program)
     if problem:
         raise corrupt(folder, problem)
-    return Artifact(folder, manifest, digest, machine, program, _map(folder / WEIGHTS, manifest, machine))
+    return Artifact(folder, manifest, digest, machine, program, _map(folder / WEIGHTS, manifest))
 
 
 def corrupt(path: Path, problem: str) -> WordlineError:
@@ -158,10 +158,10 @@ def _check_part(folder: Path, name: str, part: Part, verify: bool) -> None:
         raise corrupt(folder, f"{name} cannot be read: {error.strerror or error}") from error
 
 
-def _map(file: Path, manifest: Manifest, machine: Machine) -> memoryview | None:
+def _map(file: Path, manifest: Manifest) -> memoryview | None:
     if WEIGHTS not in manifest.parts:
         return None
-    if manifest.memory.weight_rows * row_bytes(machine) == 0:
+    if manifest.memory.weight_rows == 0:
         return memoryview(b"")
     with file.open("rb") as stream:
         return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))

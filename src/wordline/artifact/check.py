@@ -20,12 +20,6 @@ from wordline.machines import Machine
 LOGITS_BYTES = {"bf16": 2, "f32": 4}
 
 
-def row_bytes(machine: Machine) -> int:
-    """Bytes of one DRAM row in all banks of all channels."""
-    o = machine.organisation
-    return o.channels * o.banks * o.columns * o.column_bytes
-
-
 def check_manifest(manifest: Manifest, machine: Machine, program: bytes) -> str:
     """The first problem found, or an empty text."""
     checks = (_check_parts(manifest, machine), _check_memory(manifest, machine), _check_logits(manifest))
@@ -51,7 +45,7 @@ def _check_parts(manifest: Manifest, machine: Machine) -> str:
     if PROGRAM not in parts:
         return f"{PROGRAM} is missing"
     if WEIGHTS in parts:
-        wanted = manifest.memory.weight_rows * row_bytes(machine)
+        wanted = manifest.memory.weight_rows * machine.organisation.device_row_bytes
         if parts[WEIGHTS].bytes != wanted:
             return f"{WEIGHTS} has {parts[WEIGHTS].bytes} bytes, {manifest.memory.weight_rows} rows are {wanted}"
     if TOKENIZER in parts and manifest.tokenizer is None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -17,6 +15,7 @@ import wordline
 from wordline import knobs
 from wordline.artifact import Artifact, open_artifact, write_artifact
 from wordline.errors import WordlineError
+from wordline.files import write_text
 from wordline.machines import Machine
 
 HASHES = "model-hashes.json"
@@ -110,14 +109,7 @@ def _write_hashes(known: dict[str, str]) -> None:
     folder = knobs.cache_dir()
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{HASHES}.", dir=folder)
-        try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(known, file)
-            os.replace(name, folder / HASHES)
-        except OSError:
-            os.unlink(name)
-            raise
+        write_text(folder / HASHES, json.dumps(known))
 
 
 def _name(source: Path) -> str:

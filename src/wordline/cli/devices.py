@@ -73,8 +73,7 @@ def _exercise(device: Any) -> list[str]:
     _equal(back.data[: 4 * words], out.data[: 4 * words], "controller memory")
     done.append("controller memory: written and read back")
     if device.functional:
-        o = device.machine.organisation
-        row = device.host_buffer(o.capacity_bytes // o.rows)
+        row = device.host_buffer(device.machine.organisation.device_row_bytes)
         copy = device.host_buffer(row.data.size)
         row.data[:] = np.resize(pattern.view(np.uint8), row.data.size)
         device.queue.write_rows(row.address, device.rows - 1, 1)

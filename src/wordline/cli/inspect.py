@@ -74,11 +74,12 @@ def _memory(artifact: Artifact) -> Any:
 
 
 def _weights(artifact: Artifact) -> Any:
-    """Weights with the numbers in their names replaced by *, so that layers share a line."""
+    """The weights; those of all layers share a line."""
+    from wordline.artifact.names import starred
+
     groups: dict[tuple[str, str, tuple[int, ...]], list[int]] = {}
     for weight in artifact.manifest.memory.weights:
-        name = ".".join("*" if part.isdigit() else part for part in weight.name.split("."))
-        groups.setdefault((name, weight.dtype, weight.shape), []).append(weight.rows)
+        groups.setdefault((starred(weight.name), weight.dtype, weight.shape), []).append(weight.rows)
     rows = [
         [name, dtype, "x".join(map(str, shape)), str(len(counts)), str(sum(counts))]
         for (name, dtype, shape), counts in groups.items()

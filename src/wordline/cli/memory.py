@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from wordline.artifact import Artifact, ScratchAllocation
 
 MIB = 1 << 20
-PARAMETERS = "vector parameters"
 BAR = 40
 """Characters of the bars in the table."""
 
@@ -38,8 +37,6 @@ class Moment:
 
 def memory_map(artifact: Artifact) -> list[dict[str, Any]]:
     """Regions of DRAM, by rows (each in every bank of every channel)."""
-    from wordline.artifact.check import row_bytes
-
     memory, kv, machine = artifact.manifest.memory, artifact.manifest.memory.kv, artifact.machine
     room = (machine.organisation.rows - kv.first_row) // kv.rows_per_page
     pages = min(kv.layers * kv.kv_heads * kv.pages_per_channel, room)
@@ -49,20 +46,18 @@ def memory_map(artifact: Artifact) -> list[dict[str, Any]]:
         (f"KV pages of one session at {kv.max_context} tokens", kv.first_row, kv.first_row + pages * kv.rows_per_page),
         ("free", kv.first_row + pages * kv.rows_per_page, machine.organisation.rows),
     ]
+    row = machine.organisation.device_row_bytes
     return [
-        {"region": name, "first_row": first, "rows": end - first, "bytes": (end - first) * row_bytes(machine)}
+        {"region": name, "first_row": first, "rows": end - first, "bytes": (end - first) * row}
         for name, first, end in regions
         if end > first
     ]
 
 
-def starred(name: str) -> str:
-    """Dotted names with their numbers replaced by ``*``, so that all layers have the same."""
-    return ".".join("*" if part.isdigit() else part for part in name.split("."))
-
-
 def row_owners(artifact: Artifact) -> list[RowOwner]:
     """Owners of the weight rows, in order; together they are all of them."""
+    from wordline.artifact.names import PARAMETERS
+
     found: dict[int, tuple[list[str], int]] = {}
     vectors: list[tuple[int, int]] = []
     for weight in artifact.manifest.memory.weights:
@@ -80,6 +75,8 @@ def row_owners(artifact: Artifact) -> list[RowOwner]:
 
 def grouped(owners: Iterable[RowOwner]) -> dict[str, list[RowOwner]]:
     """The same matrices of all layers together."""
+    from wordline.artifact.names import starred
+
     groups: dict[str, list[RowOwner]] = {}
     for owner in owners:
         groups.setdefault(starred(owner.name), []).append(owner)
@@ -116,11 +113,9 @@ def memory_tables(artifact: Artifact) -> list[Any]:
 
 
 def _rows(artifact: Artifact) -> Any:
-    from wordline.artifact.check import row_bytes
-
-    slab, total = row_bytes(artifact.machine), artifact.machine.organisation.rows
+    row_bytes, total = artifact.machine.organisation.device_row_bytes, artifact.machine.organisation.rows
     rows = [
-        [name, _bar([(o.first_row, o.rows) for o in owners], total), str(len(owners)), *_size(owners, slab)]
+        [name, _bar([(o.first_row, o.rows) for o in owners], total), str(len(owners)), *_size(owners, row_bytes)]
         for name, owners in grouped(row_owners(artifact)).items()
     ]
     for region in memory_map(artifact):
@@ -133,9 +128,9 @@ def _rows(artifact: Artifact) -> Any:
     return table(title, ["owner", "where", "count", "rows", "MiB"], rows, left=2)
 
 
-def _size(owners: list[RowOwner], slab: int) -> tuple[str, str]:
+def _size(owners: list[RowOwner], row_bytes: int) -> tuple[str, str]:
     rows = sum(owner.rows for owner in owners)
-    return str(rows), f"{rows * slab / MIB:,.1f}"
+    return str(rows), f"{rows * row_bytes / MIB:,.1f}"
 
 
 def _bar(spans: Iterable[tuple[int, int]], total: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wordline import files
 from wordline.errors import WordlineError
 
 if TYPE_CHECKING:
@@ -67,9 +68,4 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, complete or not at all. Raises ``WordlineError("bad-output")`` for a folder."""
     if path.is_dir():
         raise WordlineError("bad-output", "the output is a folder", where=str(path), remedy="name a file")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    files.write_text(path, text)

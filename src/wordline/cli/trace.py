@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
+from wordline.cli.output import write_text
 from wordline.cli.targets import model_path
-from wordline.errors import WordlineError
 
 NAME = "trace"
 HELP = "compiled programs as traces of the public AiM simulator"
@@ -36,14 +35,7 @@ def run(args: argparse.Namespace) -> int:
     from wordline.sim.trace_export import export_artifact
 
     text = export_artifact(open_artifact(model_path(args.artifact)), args.entry, args.args)
-    if args.output.is_dir():
-        raise WordlineError("bad-output", "the output is a folder", where=str(args.output), remedy="name a file")
-    temporary = args.output.with_name(f".{args.output.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="ascii", errors="replace")
-        temporary.replace(args.output)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_text(args.output, text)
     print(f"{args.output}: {text.count(chr(10)):,} lines")
     return 0
 

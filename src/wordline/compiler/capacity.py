@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wordline.compiler.footprint import Owner, slab_bytes
+from wordline.compiler.footprint import Owner
 from wordline.compiler.layout import KVLayout
 from wordline.errors import WordlineError
 from wordline.machines import Machine, list_machines, load_machine
@@ -19,22 +19,22 @@ def check_capacity(machine: Machine, weight_rows: int, kv: KVLayout, model: str,
     """
     o = machine.organisation
     needed = weight_rows + kv.rows_per_channel()
-    slab = slab_bytes(machine)
+    row = o.device_row_bytes
     if needed > o.rows:
-        over = (needed - o.rows) * slab
+        over = (needed - o.rows) * row
         raise WordlineError(
             "device-full",
-            f"{model} needs {needed * slab / 1e9:.2f} GB on {machine.name} (weights {weight_rows * slab / 1e9:.2f} GB, "
-            f"KV cache of the full context {kv.rows_per_channel() * slab / 1e9:.2f} GB), "
-            f"which has {o.rows * slab / 1e9:.2f} GB: {over / 1e9:.2f} GB too much"
+            f"{model} needs {needed * row / 1e9:.2f} GB on {machine.name} (weights {weight_rows * row / 1e9:.2f} GB, "
+            f"KV cache of the full context {kv.rows_per_channel() * row / 1e9:.2f} GB), "
+            f"which has {o.rows * row / 1e9:.2f} GB: {over / 1e9:.2f} GB too much"
             + "".join(f"\n    {_owner(owner)}" for owner in sorted(owners, key=lambda owner: -owner.rows))
             + (
-                f"\n    KV cache, {kv.layers} layers x {kv.kv_heads} heads: {kv.rows_per_channel() * slab / 1e9:.2f} GB"
+                f"\n    KV cache, {kv.layers} layers x {kv.kv_heads} heads: {kv.rows_per_channel() * row / 1e9:.2f} GB"
                 if owners
                 else ""
             ),
             where=machine.name,
-            remedy=_remedy(machine, needed * slab, weight_rows < o.rows),
+            remedy=_remedy(machine, needed * row, weight_rows < o.rows),
         )
     words = machine.command_processor.controller_memory_bytes // 4
     if kv.table_words > words:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from wordline.compiler.kernel.ir import Task
 from wordline.compiler.memory import ScratchPlan
 from wordline.compiler.synchronise import Synchronisation
 from wordline.errors import WordlineError
+from wordline.files import write_text
 from wordline.graph.text import print_graph
 from wordline.isa.disassemble import disassemble
 
@@ -37,9 +37,7 @@ def dump_ir(compiled: Compiled, directory: Path) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         for name, text in levels.items():
             path = directory / name
-            partial = path.with_suffix(".partial")
-            partial.write_text(text())
-            os.replace(partial, path)
+            write_text(path, text())
             written.append(path)
     except OSError as error:
         raise WordlineError(

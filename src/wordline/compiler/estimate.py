@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wordline.artifact.names import starred
 from wordline.compiler.arguments import argument_memory
-from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_peak, starred, weight_owners
+from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_peak, weight_owners
 from wordline.compiler.pipeline import Compiled, Progress, compile_graph, model_shape_of, silent
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel

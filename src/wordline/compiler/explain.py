@@ -6,8 +6,8 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from wordline.artifact.names import starred
 from wordline.compiler.dispatch import Candidate, Decision
-from wordline.compiler.footprint import starred
 from wordline.compiler.pipeline import Compiled
 from wordline.errors import WordlineError
 from wordline.isa.declare import Engine

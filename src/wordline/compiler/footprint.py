@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wordline.artifact.names import PARAMETERS, starred
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_weights
 from wordline.compiler.memory import ScratchPlan
 from wordline.graph.ir import Graph
 from wordline.machines import Machine
-
-PARAMETERS = "vector parameters"
-"""Owner of the rows that norm weights and tables share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +37,9 @@ class KvFootprint:
     rows: int
 
 
-def starred(name: str) -> str:
-    """A dotted name with its numbers replaced by ``*``, so that all layers have the same."""
-    return ".".join("*" if part.isdigit() else part for part in name.split("."))
-
-
-def slab_bytes(machine: Machine) -> int:
-    """Bytes of one DRAM row in every bank of every channel."""
-    o = machine.organisation
-    return o.channels * o.banks * o.columns * o.column_bytes
-
-
 def weight_owners(machine: Machine, streams: Sequence[WeightStream], parameters: ParameterRows) -> list[Owner]:
     """Owners of all weight rows, in the order in which they lie."""
-    slab = slab_bytes(machine)
+    row_bytes = machine.organisation.device_row_bytes
     element = machine.organisation.column_bytes // machine.bank_unit.lanes
     found: dict[str, list[int]] = {}
     for stream in streams:
@@ -63,12 +50,12 @@ def weight_owners(machine: Machine, streams: Sequence[WeightStream], parameters:
     if parameters.rows:
         places = parameters.places.values()
         found[PARAMETERS] = [len(places), parameters.rows, sum(4 * place.elements for place in places)]
-    return [Owner(name, count, rows, rows * slab, used) for name, (count, rows, used) in found.items()]
+    return [Owner(name, count, rows, rows * row_bytes, used) for name, (count, rows, used) in found.items()]
 
 
 def matrix_owners(machine: Machine, graph: Graph) -> list[Owner]:
     """Owners of the rows that the graph's matrices would take, each placed by itself: known before anything else is."""
-    slab = slab_bytes(machine)
+    row_bytes = machine.organisation.device_row_bytes
     element = machine.organisation.column_bytes // machine.bank_unit.lanes
     found: dict[str, list[int]] = {}
     for name, constant in graph.constants.items():
@@ -79,7 +66,7 @@ def matrix_owners(machine: Machine, graph: Graph) -> list[Owner]:
             totals[0] += 1
             totals[1] += place_weights(machine, [name], [m], k, 0).dram_rows
             totals[2] += m * k * element
-    return [Owner(name, count, rows, rows * slab, used) for name, (count, rows, used) in found.items()]
+    return [Owner(name, count, rows, rows * row_bytes, used) for name, (count, rows, used) in found.items()]
 
 
 def kv_footprint(machine: Machine, kv: KVLayout, context: int) -> KvFootprint:
@@ -91,7 +78,7 @@ def kv_footprint(machine: Machine, kv: KVLayout, context: int) -> KvFootprint:
         for page in range(min(pages, kv.channels)):
             loads[(page + head) % kv.channels] += ceil_div(pages - page, kv.channels)
     total = pages * kv.kv_heads * kv.layers
-    page_bytes = kv.rows_per_page * slab_bytes(machine) // kv.channels
+    page_bytes = kv.rows_per_page * machine.organisation.device_row_bytes // kv.channels
     return KvFootprint(context, total, total * page_bytes, max(loads) * kv.layers * kv.rows_per_page)
 
 

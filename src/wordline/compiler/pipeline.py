@@ -30,7 +30,7 @@ from wordline.compiler.capacity import check_capacity
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.dispatch import Decision
 from wordline.compiler.dump import dump_ir
-from wordline.compiler.footprint import envelope_contexts, kv_footprint, matrix_owners, slab_bytes, weight_owners
+from wordline.compiler.footprint import envelope_contexts, kv_footprint, matrix_owners, weight_owners
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.layout import place_kv
@@ -187,7 +187,7 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
 
 def _envelope(compiled: Compiled) -> Iterator[Envelope]:
     machine, kv = compiled.machine, compiled.lowered.kv
-    weights = compiled.weight_rows * slab_bytes(machine)
+    weights = compiled.weight_rows * machine.organisation.device_row_bytes
     for context in envelope_contexts(kv, compiled.max_context):
         pages = kv_footprint(machine, kv, context)
         yield Envelope(1, context, weights, pages.bytes, pages.rows, compiled.plan.peak)

@@ -7,12 +7,12 @@ nothing besides Python, so that it runs in isolated build environments.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from wordline.errors import WordlineError
+from wordline.files import write_text
 from wordline.isa import instruction_set
 from wordline.isa.affine import IMM_BITS, REGISTER_BITS, STRIDE_BITS
 from wordline.isa.declare import (
@@ -320,9 +320,7 @@ def write_if_changed(path: Path, text: str) -> None:
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

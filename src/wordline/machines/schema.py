@@ -99,6 +99,11 @@ class Organisation:
         return self.columns * self.column_bytes
 
     @property
+    def device_row_bytes(self) -> int:
+        """Bytes of one row of every bank of every channel: what one row number stands for on the device."""
+        return self.channels * self.banks * self.row_bytes
+
+    @property
     def channel_bytes(self) -> int:
         """Bytes of DRAM behind one channel."""
         return self.banks * self.rows * self.row_bytes

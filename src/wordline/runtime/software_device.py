@@ -185,8 +185,7 @@ class SoftwareDevice:
             return
         if opcode in (Opcode.BANK_WRITE, Opcode.BANK_READ):
             self._check_range("row", b, c, self.machine.organisation.rows)
-            row_bytes = self.machine.organisation.capacity_bytes // self.machine.organisation.rows
-            data = self.host(a, c * row_bytes, write=opcode == Opcode.BANK_READ)
+            data = self.host(a, c * self.machine.organisation.device_row_bytes, write=opcode == Opcode.BANK_READ)
             (self.on_bank_write if opcode == Opcode.BANK_WRITE else self.on_bank_read)(b, c, data)
         elif opcode == Opcode.BANK_FILL:
             self._check_range("row", a, b, self.machine.organisation.rows)

@@ -19,14 +19,10 @@ class BankMemory:
         self.rows = organisation.rows
         self.channels = organisation.channels
         self.row_shape = (organisation.banks, organisation.columns, organisation.column_bytes // 2)
+        self._row_bytes = organisation.device_row_bytes
         self._rows: dict[tuple[int, int], U16] = {}
         self._zero = np.zeros(self.row_shape, dtype=np.uint16)
         self._zero.flags.writeable = False
-
-    @property
-    def image_row_bytes(self) -> int:
-        """Bytes of one row of every bank of every channel."""
-        return self.channels * self._zero.nbytes
 
     def row(self, channel: int, row: int) -> U16:
         """[banks, columns, lanes], for reading."""
@@ -43,10 +39,8 @@ class BankMemory:
         """Write ``rows`` rows from a bank image: uint16 [row][channel][bank][column][lane]."""
         self._check(first_row, rows)
         size = len(image) if isinstance(image, bytes) else image.nbytes
-        if size != rows * self.image_row_bytes:
-            raise WordlineError(
-                "bad-range", f"{rows} rows need {rows * self.image_row_bytes} bytes, the image has {size}"
-            )
+        if size != rows * self._row_bytes:
+            raise WordlineError("bad-range", f"{rows} rows need {rows * self._row_bytes} bytes, the image has {size}")
         values = np.frombuffer(image, dtype=np.uint16).reshape(rows, self.channels, *self.row_shape).copy()
         for row in range(rows):
             for channel in range(self.channels):

@@ -99,7 +99,9 @@ def export_program(
     model = _native.TimingModel(machine.flat())
     words = np.ascontiguousarray(memory, dtype=np.int32)
     accesses = model.run(model.load_program(image), argument_base, words, accesses=True).accesses
-    lines = [f"# {' '.join(comment.split())}" for comment in comments]
+    # Other programs read the trace: a name of a model in another script must not be in their way.
+    ascii_comments = (comment.encode("ascii", "replace").decode() for comment in comments)
+    lines = [f"# {' '.join(comment.split())}" for comment in ascii_comments]
     lines += _lines(machine, accesses)
     return "\n".join([*lines, "AiM EOC", ""])
 
