@@ -5,6 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "conversion.hpp"
 #include "wordline/functional.hpp"
 #include "wordline/timing.hpp"
+#include "wordline/timing_memo.hpp"
 
 namespace {
 
@@ -88,14 +91,27 @@ public:
         return programs_.load(buffer.bytes());
     }
 
-    void unload(std::int64_t slot) { programs_.unload(static_cast<std::size_t>(slot)); }
+    void unload(std::int64_t slot) {
+        programs_.unload(static_cast<std::size_t>(slot));
+        memos_.erase(static_cast<std::size_t>(slot));
+    }
 
     TimingResult run(std::int64_t slot, std::int64_t argument_base, const Words& memory, const wordline::TimingOptions& options) const {
         const wordline::Program& program = programs_.get(static_cast<std::size_t>(slot));
         std::optional<wordline::Fault> fault;
+        std::shared_ptr<wordline::TimingMemo> memo;
+        if (options.share_channels) {
+            std::shared_ptr<wordline::TimingMemo>& kept = memos_[static_cast<std::size_t>(slot)];
+            if (kept == nullptr) {
+                kept = std::make_shared<wordline::TimingMemo>(program);
+            }
+            if (kept.use_count() == 1) {  // else another thread's run, or the run around a signal handler, has it: this one does without
+                memo = kept;
+            }
+        }
         std::optional<TimingResult> result = run_without_gil([&]() -> std::optional<TimingResult> {
             try {
-                return model_.run(program, argument_base, {memory.data(), memory.size()}, options);
+                return model_.run(program, argument_base, {memory.data(), memory.size()}, options, memo.get());
             } catch (const wordline::Fault& thrown) {
                 fault = thrown;
                 return std::nullopt;
@@ -111,6 +127,7 @@ private:
     wordline::Machine machine_;
     wordline::TimingModel model_;
     wordline::ProgramStore programs_;
+    mutable std::map<std::size_t, std::shared_ptr<wordline::TimingMemo>> memos_;  // by slot; the GIL guards it
 };
 
 }  // namespace

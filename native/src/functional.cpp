@@ -84,7 +84,7 @@ public:
     void command(const ChannelCommand& c);
     void pass(const PassCommand& p) { model_.vector_unit_.run(p, model_.shared_.data()); }
     void transfer(const TransferCommand& t);
-    std::int32_t load_word(std::int64_t address) { return load_relaxed(model_.controller_memory_.data()[address]); }
+    std::int32_t load_word(std::int64_t address, std::uint32_t) { return load_relaxed(model_.controller_memory_.data()[address]); }
     void store_word(std::int64_t address, std::int32_t value) { store_relaxed(model_.controller_memory_.data()[address], value); }
     std::int32_t load_shared(int shared) { return load_relaxed(model_.shared_.data()[shared]); }
 

@@ -77,6 +77,7 @@ void SimDevice::mmio_write(std::uint32_t offset, std::uint32_t value) {
 void SimDevice::reset() {
     model_.reset();
     programs_.clear();
+    memos_.clear();
     cycles_ = 0;
     text_.clear();
     profile_.reset();
@@ -190,6 +191,7 @@ void SimDevice::dispatch(const Descriptor& d) {
             if (!programs_.holds(d.operand[0])) {
                 throw Failure{ErrorCode::kBadSlot, "slot " + std::to_string(d.operand[0]) + " holds no program"};
             }
+            memos_.erase(d.operand[0]);
             return programs_.unload(d.operand[0]);
         case device_interface::Opcode::kExecute:
             return execute(d);
@@ -251,7 +253,7 @@ void SimDevice::execute(const Descriptor& d) {
     try {
         if ((d.flags & static_cast<std::uint32_t>(ExecuteFlag::kTiming)) != 0) {  // first: it needs the memory as it is at the start
             const std::span<const std::int32_t> memory(model_.controller_memory().data(), model_.controller_memory().size());
-            profile_ = timing_.run(program, base, memory);
+            profile_ = timing_.run(program, base, memory, {}, &memos_.try_emplace(slot, program).first->second);
         }
         if ((d.flags & static_cast<std::uint32_t>(ExecuteFlag::kFunctional)) != 0) {
             model_.execute(program, base);

@@ -1,60 +1,19 @@
 #include <algorithm>
-#include <string>
+#include <bit>
+#include <cstring>
+#include <type_traits>
 
 #include "wordline/channel_timing.hpp"
-#include "wordline/error.hpp"
 
 namespace wordline {
 namespace {
-
-void require(bool implemented, const std::string& path, const std::string& what) {
-    if (!implemented) {
-        throw Error("bad-machine", "the timing model implements " + path + " = " + what + " only", path);
-    }
-}
 
 std::int64_t floor_divide(std::int64_t numerator, std::int64_t denominator) {
     const std::int64_t quotient = numerator / denominator;
     return numerator % denominator < 0 ? quotient - 1 : quotient;
 }
 
-bool covers_all_banks(DramCommand command) {
-    switch (command) {
-        case DramCommand::mac16:
-        case DramCommand::act16:
-        case DramCommand::af16:
-        case DramCommand::ewmul16:
-        case DramCommand::wra16:
-            return true;
-        default:
-            return false;
-    }
-}
-
-bool reads_registers(DramCommand command) { return command == DramCommand::rdmac16 || command == DramCommand::rdaf16; }
-
 }  // namespace
-
-void check_timing_machine(const Machine& machine) {
-    require(machine.rules.row_buffers == 1, "rules.row_buffers", "1");
-    require(machine.rules.buffer_halves == 1, "rules.buffer_halves", "1");
-    require(!machine.vector_unit.present || machine.vector_unit.latency_per == "pass", "vector_unit.latency_per", "pass");
-    if (!machine.refresh.enabled) {
-        return;
-    }
-    // A forced refresh has to end, and one command to issue, before the next one is due: else no program would ever end.
-    const Machine::Timing& t = machine.timing;
-    const std::int32_t activation = std::max({t.nRCDRD, t.nRCDRDMAC, t.nRCDRDCP, t.nRCDWR, t.nRCDWRCP, t.nRCDEWMUL, t.nRCDRDAF});
-    const std::int64_t needed = std::int64_t{t.nMAC2TMOD} + t.nCMD2TMOD + 3 * t.nMODCH + t.nRAS + t.nRTP + t.nWR2PRE + 3 * t.nRP + t.nRFC +
-                                t.nRC + t.nRRDS + t.nRRDL + (machine.rules.faw_enforced ? 4 * t.nFAW : 0) + activation +
-                                std::max(t.nRD2WR, t.nRD2WRGB) + t.nRDCP2MAC + t.nWR2MAC;
-    if (t.nREFI <= needed) {
-        throw Error("bad-machine",
-                    "refresh cannot keep up: timing.nREFI is " + std::to_string(t.nREFI) +
-                        " cycles, and one forced refresh with the command after it can take " + std::to_string(needed),
-                    "timing.nREFI", "raise timing.nREFI, lower timing.nRFC, or set refresh.enabled=false");
-    }
-}
 
 ChannelTiming::ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace,
                              bool step_bursts)
@@ -68,9 +27,10 @@ ChannelTiming::ChannelTiming(const Machine& machine, int channel, CauseCycles* i
       register_pitch_(std::max(machine.timing.nCCDS, 1)),
       channel_(channel),
       step_bursts_(step_bursts),
+      horizon_(horizon(machine.timing)),
       instruction_causes_(instruction_causes),
-      trace_(trace),
-      due_(machine.refresh.enabled ? (std::int64_t{machine.refresh.postpone} + 1) * machine.timing.nREFI : beyond) {
+      trace_(trace) {
+    due_ = machine.refresh.enabled ? (std::int64_t{machine.refresh.postpone} + 1) * machine.timing.nREFI : beyond;
     row_.values.fill(-1);
     refreshed_row_.values.fill(-1);
     last_.any = last_.not_mac16 = last_.tmod = last_.refab = never;
@@ -167,10 +127,6 @@ void ChannelTiming::command(const ChannelCommand& c) {
     }
 }
 
-bool ChannelTiming::in_register_mode(DramCommand command) {
-    return command == DramCommand::wrgb || command == DramCommand::wrmac16 || reads_registers(command);
-}
-
 Cause ChannelTiming::own_cause(DramCommand command) {
     switch (command) {
         case DramCommand::mac16:
@@ -195,154 +151,6 @@ Cause ChannelTiming::own_cause(DramCommand command) {
     }
 }
 
-// --- constraints -------------------------------------------------------------------------------------------------------------------
-
-void ChannelTiming::raise_activation(Ready& r, std::int32_t bank, std::int32_t interval) const {
-    r.raise(std::max(last_.act[bank], last_.act16) + interval, activation_cause_);
-}
-
-void ChannelTiming::raise_read_gap(Ready& r, DramCommand command, std::int32_t bank, Cause own) const {
-    r.raise(last_.read_any + t_.nCCDS, own);
-    if (command == DramCommand::mac16 || command == DramCommand::ewmul16) {
-        r.raise(last_.column_read_any + t_.nCCDL, own);
-    } else if (!reads_registers(command)) {
-        r.raise(std::max(last_.column_read_group[group(bank)], last_.column_read_all) + t_.nCCDL, own);
-    }
-}
-
-void ChannelTiming::raise_write_gap(Ready& r, std::int32_t bank, Cause own) const {
-    r.raise(last_.write_any + t_.nCCDS, own);
-    if (bank >= 0) {
-        r.raise(std::max(last_.column_write_group[group(bank)], last_.wra16) + t_.nCCDL, own);
-    }
-}
-
-void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t bank, Cause own) const {
-    switch (command) {
-        case DramCommand::act:
-            r.raise(std::max(last_.act[bank], last_.act16) + t_.nRC, own);
-            r.raise(last_.act_group[group(bank)] + t_.nRRDL, own);
-            r.raise(last_.act_single + t_.nRRDS, own);
-            r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
-            r.raise(last_.wra16 + t_.nWRA2ACT, own);
-            if (rules_.faw_enforced) {
-                r.raise(last_.activates.front() + t_.nFAW, own);
-            }
-            break;
-        case DramCommand::act16:
-            r.raise(last_.act_any + t_.nRC, own);
-            r.raise(last_.pre_any + t_.nRP, own);
-            r.raise(last_.wra16 + t_.nWRA2ACT, own);
-            if (rules_.faw_enforced) {
-                r.raise(last_.activates.back() + t_.nFAW, own);
-            }
-            break;
-        case DramCommand::pre:
-            r.raise(std::max(last_.act[bank], last_.act16) + t_.nRAS, own);
-            r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
-            r.raise(std::max({last_.column_read[bank], last_.column_read_all, last_.af16}) + t_.nRTP, own);
-            r.raise(std::max(last_.column_write[bank] + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
-            break;
-        case DramCommand::prea:
-            r.raise(last_.act_any + t_.nRAS, own);
-            r.raise(last_.pre_any + t_.nRP, own);
-            r.raise(std::max(last_.column_read_any, last_.af16) + t_.nRTP, own);
-            r.raise(std::max(last_.column_write_any + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
-            break;
-        default:  // REFab
-            r.raise(last_.act_any + t_.nRC, own);
-            r.raise(std::max(last_.pre_any + t_.nRP, last_.wra16 + t_.nWRA2ACT), own);
-            break;
-    }
-}
-
-// `own` is the cause that the command itself is charged to. Where constraints end together the first one raised gives the cause.
-ChannelTiming::Ready ChannelTiming::ready(DramCommand command, std::int32_t bank, Cause own) const {
-    Ready r{last_.any + 1, own};
-    const bool held_by_refresh = !rules_.commands_during_refresh || (command != DramCommand::tmod && !in_register_mode(command));
-    if (held_by_refresh) {
-        r.raise(last_.refab + t_.nRFC, Cause::refresh);
-    }
-    if (command == DramCommand::tmod) {
-        r.raise(last_.tmod + t_.nMODCH, own);
-        r.raise(last_.mac16 + t_.nMAC2TMOD, own);
-        r.raise(last_.not_mac16 + t_.nCMD2TMOD, own);
-        return r;
-    }
-    r.raise(last_.tmod + t_.nMODCH, register_mode_ ? own : visit_cause_);
-    switch (command) {
-        case DramCommand::mac16:
-            r.raise(last_.act_any + t_.nRCDRDMAC, activation_cause_);
-            r.raise(last_.column_write_any + t_.nWR2MAC, Cause::column_access);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, Cause::column_access);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::mac:
-            raise_activation(r, bank, t_.nRCDRDMAC);
-            r.raise(last_.column_write_any + t_.nWR2MAC, Cause::column_access);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, Cause::column_access);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::rd:
-            raise_activation(r, bank, t_.nRCDRD);
-            r.raise(std::max(last_.wr + t_.nWR2RDS, last_.wra16 + t_.nWRA2RD), own);
-            r.raise(last_.wr_group[group(bank)] + t_.nWR2RDL, own);
-            r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::rdcp:
-            raise_activation(r, bank, t_.nRCDRDCP);
-            r.raise(last_.column_write_any + t_.nWR2MAC, own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::wr:
-            raise_activation(r, bank, t_.nRCDWR);
-            r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, bank, own);
-            break;
-        case DramCommand::wrcp:
-            raise_activation(r, bank, t_.nRCDWRCP);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, bank, own);
-            break;
-        case DramCommand::wrgb:
-            r.raise(std::max(last_.rd + t_.nRD2WRGB, last_.rdmac16 + t_.nRDMAC2WRGB), own);
-            raise_write_gap(r, -1, own);
-            break;
-        case DramCommand::wrmac16:
-            r.raise(std::max(last_.rd + t_.nRD2WRMAC, last_.rdmac16 + t_.nRDMAC2WRMAC), own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, -1, own);
-            break;
-        case DramCommand::rdmac16:
-        case DramCommand::rdaf16:
-            r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
-            r.raise(std::max(last_.wr + t_.nWR2RDMAC, last_.wra16 + t_.nWRA2RD), own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::af16:
-            r.raise(last_.act_any + t_.nRCDRDAF, activation_cause_);
-            break;
-        case DramCommand::ewmul16:
-            r.raise(last_.act_any + t_.nRCDEWMUL, activation_cause_);
-            r.raise(std::max({last_.column_write_any, last_.wra16, last_.wrmac16}) + t_.nCCDS, own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::wra16:
-            r.raise(last_.act_any + t_.nRCDWR, activation_cause_);
-            r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
-            r.raise(std::max(last_.column_write_any, last_.wra16) + t_.nCCDL, own);
-            r.raise(std::max(last_.write_any, last_.ewmul16) + t_.nCCDS, own);
-            break;
-        default:
-            raise_row_rules(r, command, bank, own);
-            break;
-    }
-    return r;
-}
-
 // --- instructions ------------------------------------------------------------------------------------------------------------------
 
 // The row command that has to come before an access to `row`; false: the row is open.
@@ -362,7 +170,7 @@ bool ChannelTiming::row_prerequisite(bool all_banks, std::int32_t bank, std::int
 
 // The command that has to come before `command`, a column or register command; false: it may issue next.
 bool ChannelTiming::prerequisite(DramCommand command, std::int32_t bank, std::int32_t row, DramCommand& step) const {
-    if (in_register_mode(command)) {
+    if (needs_register_mode(command)) {
         step = DramCommand::tmod;
         return !register_mode_;
     }
@@ -403,7 +211,7 @@ bool ChannelTiming::try_issue(DramCommand command, std::int32_t bank, std::int32
 }
 
 void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
-    const bool registers = in_register_mode(command);
+    const bool registers = needs_register_mode(command);
     const std::int32_t bank = registers || covers_all_banks(command) ? -1 : c.bank;
     const std::int32_t row = registers ? -1 : c.row;
     const std::int64_t pitch = registers ? register_pitch_ : command == DramCommand::af16 ? 1 : column_pitch_;
@@ -588,6 +396,46 @@ ChannelSummary ChannelTiming::finish() {
     summary.causes[static_cast<std::size_t>(Cause::refresh)] += summary.refresh_charge;
     summary.commands = commands_;
     return summary;
+}
+
+// --- taking over what another channel did --------------------------------------------------------------------------------------------
+
+bool ChannelTiming::continues_like(const ChannelState& other) const {
+    const bool landing = landed_ > now_;
+    if (now_ != other.now_ || due_ != other.due_ || refreshes_ != other.refreshes_ || landing != (other.landed_ > other.now_) ||
+        (landing && (landed_ != other.landed_ || landing_cause_ != other.landing_cause_ || landing_instruction_ != other.landing_instruction_)) ||
+        register_mode_ != other.register_mode_ || visit_cause_ != other.visit_cause_ || activation_cause_ != other.activation_cause_ ||
+        entry_cycles_ != other.entry_cycles_ || (entry_cycles_ != 0 && entry_instruction_ != other.entry_instruction_) ||
+        common_row_ != other.common_row_ || open_banks_ != other.open_banks_ || row_.values != other.row_.values ||
+        refreshed_row_.values != other.refreshed_row_.values) {
+        return false;
+    }
+    // The history holds cycles only; what lies behind the horizon is all the same.
+    static_assert(std::is_trivially_copyable_v<History> && std::has_unique_object_representations_v<History>);
+    if (std::memcmp(&last_, &other.last_, sizeof(History)) == 0) {
+        return true;
+    }
+    using Cycles = std::array<std::int64_t, sizeof(History) / sizeof(std::int64_t)>;
+    const auto mine = std::bit_cast<Cycles>(last_), theirs = std::bit_cast<Cycles>(other.last_);
+    const std::int64_t far = now_ - horizon_;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+        if (mine[i] != theirs[i] && (mine[i] > far || theirs[i] > far)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void ChannelTiming::follow(const ChannelState& start, const ChannelState& end) {
+    const CauseCycles causes = causes_;
+    const auto commands = commands_;
+    static_cast<ChannelState&>(*this) = end;
+    for (std::size_t i = 0; i < n_causes; ++i) {
+        causes_[i] = causes[i] + end.causes_[i] - start.causes_[i];
+    }
+    for (std::size_t i = 0; i < n_dram_commands; ++i) {
+        commands_[i] = commands[i] + end.commands_[i] - start.commands_[i];
+    }
 }
 
 // --- state -------------------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,12 +7,14 @@
 #include <utility>
 
 #include "wordline/timing.hpp"
-#include "wordline/timing_segments.hpp"
+#include "wordline/timing_memo.hpp"
 
 namespace wordline {
 namespace {
 
 constexpr std::uint8_t channel_number_register = 1;
+constexpr std::uint64_t longest_path = 1 << 18;          // instructions of a segment that is looked at ahead
+constexpr std::size_t longest_serial_run = 1 << 16;      // instructions of a vector segment that is kept
 
 // Cycles of a duration; a rounding error of the division does not cost a cycle.
 std::int64_t cycles_of(double ns, double tck_ns) { return static_cast<std::int64_t>(std::ceil(ns / tck_ns - 1e-9)); }
@@ -69,7 +70,7 @@ class Sink {
 public:
     Sink(Submission& submission, std::size_t lane) : submission_(submission), lane_(lane) {}
 
-    std::int32_t load_word(std::int64_t address) const {
+    std::int32_t load_word(std::int64_t address, std::uint32_t) const {
         if (!submission_.stores.empty()) {
             if (const auto found = submission_.stores.find(address); found != submission_.stores.end()) {
                 return found->second;
@@ -129,10 +130,10 @@ public:
     }
     void scalar(Opcode, std::uint32_t instruction) { timing_.slot(instruction); }
 
-    const ChannelTiming& timing() const { return timing_; }
+    ChannelTiming& timing() { return timing_; }
     void record_signals() { signals_.clear(); }
     const std::vector<std::pair<int, std::int64_t>>& recorded_signals() const { return signals_; }
-    // Does what another channel did in a segment.
+    // Does what was done in a segment before.
     void follow(const SegmentRun& run) {
         timing_.follow(run.start, run.end);
         for (const auto& [signal, effect] : run.signals) {
@@ -161,11 +162,60 @@ private:
     std::vector<std::pair<int, std::int64_t>> signals_;  // since record_signals()
 };
 
+// Finds the path through a segment of a channel stream, without time.
+class PathSink : public Sink {
+public:
+    PathSink(Submission& submission, std::size_t lane, const Stream& stream, const StreamSegments& analysis)
+        : Sink(submission, lane), stream_(stream), analysis_(analysis) {}
+
+    std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
+        const std::int32_t value = Sink::load_word(address, instruction);
+        loads.note(address, value, analysis_.load_shift[instruction]);
+        return value;
+    }
+    bool wait(int, std::int32_t, std::uint32_t) { return false; }  // segments have none
+    void signal(int, std::uint32_t) {}
+    void scalar(Opcode opcode, std::uint32_t instruction) {
+        if (analysis_.varying[instruction].count) {  // a burst that comes here has no column
+            path.push_back(opcode == Opcode::Loop ? stream_.operations[instruction].operands[0].evaluate(registers->data()) : 0);
+        }
+    }
+    void command(const ChannelCommand& c) {
+        const VaryingOperands& varying = analysis_.varying[c.instruction];
+        if (varying.count) {
+            path.push_back(c.count);
+        }
+        if (varying.bank) {
+            path.push_back(c.bank);
+        }
+        if (varying.row) {
+            path.push_back(c.row);
+        }
+    }
+    void pass(const PassCommand&) {}  // loading a program refuses these in a channel stream
+    void transfer(const TransferCommand&) {}
+
+    const Registers* registers = nullptr;
+    std::vector<std::int32_t> path;
+    LoadedWords loads;
+
+private:
+    const Stream& stream_;
+    const StreamSegments& analysis_;
+};
+
 // The vector unit or the link: one thing at a time.
 class SerialSink : public Sink {
 public:
-    SerialSink(Submission& submission, std::vector<std::int64_t>& busy) : Sink(submission, 0), busy_(busy) {}
+    SerialSink(Submission& submission, std::size_t lane, std::vector<std::int64_t>& busy) : Sink(submission, lane), busy_(busy) {}
 
+    std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
+        const std::int32_t value = Sink::load_word(address, instruction);
+        if (recorded_ != nullptr) {
+            recorded_->loads.note(address, value, (*load_shift_)[instruction]);
+        }
+        return value;
+    }
     bool wait(int signal, std::int32_t value, std::uint32_t instruction) {
         const std::int64_t cycle = release(signal, value);
         if (cycle < 0) {
@@ -176,7 +226,11 @@ public:
         return true;
     }
     void signal(int signal, std::uint32_t instruction) {
-        increment(signal, std::max(now_, landed_));
+        const std::int64_t effect = std::max(now_, landed_);
+        increment(signal, effect);
+        if (recorded_ != nullptr) {
+            recorded_->serial.signals.emplace_back(signal, effect - recorded_from_);
+        }
         take(1, instruction);
     }
     void scalar(Opcode, std::uint32_t instruction) { take(1, instruction); }
@@ -194,91 +248,203 @@ public:
 
     std::int64_t end() const { return std::max(now_, landed_); }
 
+    // Vector streams, where nothing is under way between instructions: writes down what follows until stop().
+    void record(Course& course, const std::vector<std::uint8_t>& load_shift) {
+        recorded_ = &course;
+        load_shift_ = &load_shift;
+        recorded_from_ = now_;
+    }
+    void stop() {
+        recorded_->serial.cycles = now_ - recorded_from_;
+        recorded_ = nullptr;
+    }
+    void follow(const SerialRun& run) {
+        for (const auto& [instruction, cycles] : run.busy) {
+            busy_[instruction] += cycles;
+        }
+        for (const auto& [signal, effect] : run.signals) {
+            increment(signal, now_ + effect);
+        }
+        now_ += run.cycles;
+    }
+
 private:
     void take(std::int64_t cycles, std::uint32_t instruction) {
         busy_[instruction] += cycles;
         now_ += cycles;
+        if (recorded_ != nullptr && recorded_->serial.busy.size() <= longest_serial_run) {
+            recorded_->serial.busy.emplace_back(instruction, cycles);
+        }
     }
 
     std::vector<std::int64_t>& busy_;
     std::int64_t now_ = 0, landed_ = 0;
+    Course* recorded_ = nullptr;
+    const std::vector<std::uint8_t>* load_shift_ = nullptr;
+    std::int64_t recorded_from_ = 0;
+};
+
+// What the channels of a stream share in one submission.
+struct Sharing {
+    StreamMemo& memo;
+    std::uint64_t submission;
+    std::vector<CauseCycles> charges{};  // of the segment that is being recorded; all zero in between
+    std::vector<SegmentRun*> used{};     // each once
+    std::vector<std::int64_t> inputs{};  // kept for its memory
+
+    void use(SegmentRun& run) {
+        if (run.submission != submission) {
+            run.submission = submission;
+            run.uses = 0;
+            used.push_back(&run);
+        }
+        ++run.uses;
+    }
+    void add_causes(std::vector<CauseCycles>& causes) const {
+        for (const SegmentRun* const run : used) {
+            for (const CauseCharge& charge : run->causes) {
+                causes[charge.instruction][static_cast<std::size_t>(charge.cause)] += run->uses * charge.cycles;
+            }
+        }
+    }
 };
 
 // A stream on one of its simulated channels.
 template <class SinkType>
 struct Runner {
     template <class... Arguments>
-    Runner(Submission& submission, int stream, int channel, std::int64_t argument_base, std::uint64_t limit, Arguments&&... arguments)
-        : sink(submission, std::forward<Arguments>(arguments)...),
+    Runner(Submission& submission, int stream, int channel, std::int64_t argument_base, std::uint64_t limit, std::size_t lane, Arguments&&... arguments)
+        : submission(submission),
+          lane(lane),
+          argument_base(argument_base),
+          sink(submission, lane, std::forward<Arguments>(arguments)...),
           runner(submission.machine, submission.program, stream, channel, argument_base, sink, limit) {}
     Runner(const Runner&) = delete;
     Runner& operator=(const Runner&) = delete;
 
     bool advance() { return finished || (finished = runner.run() == RunStatus::finished); }
 
-    // The same, sharing segments with the stream's other channels.
-    bool advance(SegmentTable& segments, std::vector<CauseCycles>& causes)
-        requires std::same_as<SinkType, ChannelSink>
-    {
-        const auto end = static_cast<std::uint32_t>(causes.size());
+    // The same, taking over segments that are known already.
+    bool advance(Sharing& sharing) {
         while (!finished) {
-            const std::uint32_t position = runner.position();
-            const Segment* const segment = segments.after_wait(position);
-            const std::uint32_t stop = segment != nullptr ? segment->first : segments.next_wait(position, end);
-            switch (runner.run(stop)) {
-                case RunStatus::blocked:
-                    return false;
-                case RunStatus::finished:
-                    finished = true;
-                    break;
-                case RunStatus::stopped:
-                    if (segment != nullptr) {
-                        go_through(*segment, segments, causes);
-                    }
-                    break;
+            const std::span<const Segment> segments = sharing.memo.segments();
+            const RunStatus status = runner.run(segment < segments.size() ? segments[segment].first : no_stop);
+            if (status == RunStatus::blocked) {
+                return false;
+            }
+            finished = status == RunStatus::finished;
+            if (status == RunStatus::stopped) {
+                go_through(sharing);
+                ++segment;
             }
         }
         return true;
     }
 
+    Submission& submission;
+    std::size_t lane, segment = 0;
+    std::int64_t argument_base;
     SinkType sink;
     StreamRunner<SinkType> runner;
     bool finished = false;
     std::int64_t shared_segments = 0;
 
 private:
-    void go_through(const Segment& segment, SegmentTable& segments, std::vector<CauseCycles>& causes) {
-        if (const SegmentRun* const known = segments.find(segment, sink.timing(), runner.registers())) {
-            sink.follow(*known);
-            ++shared_segments;
-            for (const auto& [instruction, added] : known->causes) {
-                for (std::size_t cause = 0; cause < n_causes; ++cause) {
-                    causes[instruction][cause] += added[cause];
-                }
-            }
-            runner.skip(segment.last, known->end_registers, segment.written);
-            return;
-        }
-        const ChannelTiming start = sink.timing();
-        const Registers registers = runner.registers();
-        const std::vector<CauseCycles> before(causes.begin() + segment.first, causes.begin() + segment.last);
-        sink.record_signals();
-        finished = runner.run(segment.last) == RunStatus::finished;
-        SegmentRun run{start, sink.timing(), registers, runner.registers(), {}, sink.recorded_signals()};
-        for (std::uint32_t i = segment.first; i < segment.last; ++i) {
-            CauseCycles added = causes[i];
-            bool any = false;
-            for (std::size_t cause = 0; cause < n_causes; ++cause) {
-                added[cause] -= before[i - segment.first][cause];
-                any |= added[cause] != 0;
-            }
-            if (any) {
-                run.causes.emplace_back(i, added);
-            }
-        }
-        segments.add(segment, std::move(run));
+    void go_through(Sharing& sharing);
+    const Course* find_course(Sharing& sharing) {
+        sharing.memo.inputs_of(segment, argument_base, runner.registers(), sharing.inputs);
+        return sharing.memo.find_course(segment, sharing.inputs, [this](std::int64_t address) { return sink.Sink::load_word(address, 0); });
     }
 };
+
+// The course of the segment before the runner, found without time; null if it is too long.
+const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
+    const Submission& submission = at.submission;
+    const Segment& segment = sharing.memo.segments()[at.segment];
+    PathSink path(at.submission, at.lane, submission.program.streams[static_cast<std::size_t>(at.runner.stream())], sharing.memo.analysis());
+    StreamRunner<PathSink> ahead(submission.machine, submission.program, at.runner.stream(), at.runner.channel(), at.argument_base, path,
+                                 longest_path);
+    path.registers = &ahead.registers();
+    ahead.skip(segment.first, at.runner.registers(), ~std::uint32_t{0});
+    try {
+        ahead.run(segment.last);
+    } catch (const Fault&) {  // too long, or the simulation meets the same fault
+        sharing.memo.set_too_long(at.segment);
+        return nullptr;
+    }
+    const std::uint32_t number = sharing.memo.path_number(at.segment, path.path);
+    return &sharing.memo.add_course(at.segment, {sharing.inputs, std::move(path.loads), ahead.registers(), number, {}});
+}
+
+template <>
+void Runner<ChannelSink>::go_through(Sharing& sharing) {
+    StreamMemo& memo = sharing.memo;
+    const Segment& part = memo.segments()[segment];
+    const Course* course = nullptr;
+    if (!memo.too_long(segment)) {
+        course = find_course(sharing);
+        course = course != nullptr ? course : explore(*this, sharing);
+    }
+    if (course == nullptr) {
+        finished = runner.run(part.last) == RunStatus::finished;
+        return;
+    }
+    ChannelTiming& timing = sink.timing();
+    if (SegmentRun* const known = memo.find_run(segment, course->path, timing)) {
+        sink.follow(*known);
+        sharing.use(*known);
+        ++shared_segments;
+        runner.skip(part.last, course->end_registers, part.written);
+        return;
+    }
+    SegmentRun run{course->path, timing.state(), {}, {}, {}};
+    sharing.charges.resize(submission.program.streams[static_cast<std::size_t>(runner.stream())].operations.size());
+    CauseCycles* const causes = timing.charge_to(sharing.charges.data());
+    sink.record_signals();
+    finished = runner.run(part.last) == RunStatus::finished;
+    timing.charge_to(causes);
+    run.end = timing.state();
+    run.signals = sink.recorded_signals();
+    const auto take = [&](std::size_t instruction) {
+        for (std::size_t cause = 0; cause < n_causes; ++cause) {
+            if (const std::int64_t cycles = std::exchange(sharing.charges[instruction][cause], 0); cycles != 0) {
+                run.causes.push_back({static_cast<std::uint32_t>(instruction), static_cast<Cause>(cause), cycles});
+            }
+        }
+    };
+    for (std::size_t instruction = part.first; instruction < part.last; ++instruction) {
+        take(instruction);
+    }
+    if (run.start.entry_instruction() >= 0) {  // the visit that it opened may serve another purpose than was thought
+        take(static_cast<std::size_t>(run.start.entry_instruction()));
+    }
+    sharing.use(memo.add_run(segment, std::move(run)));
+}
+
+template <>
+void Runner<SerialSink>::go_through(Sharing& sharing) {
+    StreamMemo& memo = sharing.memo;
+    const Segment& part = memo.segments()[segment];
+    if (memo.too_long(segment)) {
+        finished = runner.run(part.last) == RunStatus::finished;
+        return;
+    }
+    if (const Course* const course = find_course(sharing)) {
+        sink.follow(course->serial);
+        runner.skip(part.last, course->end_registers, part.written);
+        return;
+    }
+    Course course{sharing.inputs, {}, {}, 0, {}};
+    sink.record(course, memo.analysis().load_shift);
+    finished = runner.run(part.last) == RunStatus::finished;
+    sink.stop();
+    course.end_registers = runner.registers();
+    if (course.serial.busy.size() > longest_serial_run) {
+        memo.set_too_long(segment);
+    } else {
+        memo.add_course(segment, std::move(course));
+    }
+}
 
 struct Channels {
     std::vector<int> numbers;  // channels that this simulation stands for
@@ -337,7 +503,7 @@ std::int64_t TimingModel::pass_cycles(const PassForm& form, std::int64_t n) cons
 }
 
 TimingResult TimingModel::run(const Program& program, std::int64_t argument_base, std::span<const std::int32_t> memory,
-                              const TimingOptions& options) const {
+                              const TimingOptions& options, TimingMemo* memo) const {
     Submission submission{*this, machine_, program, memory};
     submission.increments.resize(program.producer.size());
     TimingResult result;
@@ -348,32 +514,39 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
 
     // Segments are shared where nothing but the totals is asked for.
     const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit;
-    std::vector<std::optional<SegmentTable>> segments(program.streams.size());
+    std::optional<TimingMemo> own_memo;
+    if (share && memo == nullptr) {
+        memo = &own_memo.emplace(program);
+    }
+    if (share) {
+        memo->begin();
+    }
+    std::vector<std::optional<Sharing>> sharing(program.streams.size());
     std::vector<std::vector<Channels>> channels(program.streams.size());
     std::vector<std::unique_ptr<Runner<SerialSink>>> serial(program.streams.size());
     for (std::size_t s = 0; s < program.streams.size(); ++s) {
         const Stream& stream = program.streams[s];
+        const int number = static_cast<int>(s);
         StreamTiming& timing = result.streams[s];
         timing.engine = stream.engine;
         std::size_t lanes = 1;
+        if (share && stream.engine != Engine::link) {
+            sharing[s].emplace(memo->stream(s), memo->submission());
+        }
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
             const auto groups = channel_groups(stream, machine_.organisation.channels, share);
             lanes = groups.size();
-            if (share && lanes > 1) {
-                segments[s].emplace(stream);
-            }
             for (std::size_t lane = 0; lane < lanes; ++lane) {
-                const ChannelTiming start(machine_, groups[lane].front(), timing.causes.data(), options.trace ? &result.trace : nullptr,
-                                          options.step_bursts);
-                channels[s].push_back({groups[lane], std::make_unique<Runner<ChannelSink>>(submission, static_cast<int>(s), groups[lane].front(),
-                                                                                          argument_base, options.instruction_limit, lane, start,
-                                                                                          groups[lane].front(), accesses)});
+                const int channel = groups[lane].front();
+                const ChannelTiming start(machine_, channel, timing.causes.data(), options.trace ? &result.trace : nullptr, options.step_bursts);
+                channels[s].push_back({groups[lane], std::make_unique<Runner<ChannelSink>>(submission, number, channel, argument_base,
+                                                                                          options.instruction_limit, lane, start, channel, accesses)});
             }
             result.simulated_channels += static_cast<std::int32_t>(lanes);
         } else {
             timing.busy.resize(stream.operations.size());
-            serial[s] = std::make_unique<Runner<SerialSink>>(submission, static_cast<int>(s), 0, argument_base, options.instruction_limit, timing.busy);
+            serial[s] = std::make_unique<Runner<SerialSink>>(submission, number, 0, argument_base, options.instruction_limit, 0, timing.busy);
         }
         for (std::size_t signal = 0; signal < program.producer.size(); ++signal) {
             if (program.producer[signal] == static_cast<std::int32_t>(s)) {
@@ -387,9 +560,9 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         const std::uint64_t before = submission.progress;
         for (std::size_t s = 0; s < program.streams.size(); ++s) {
             for (Channels& group : channels[s]) {
-                finished &= segments[s] ? group.run->advance(*segments[s], result.streams[s].causes) : group.run->advance();
+                finished &= sharing[s] ? group.run->advance(*sharing[s]) : group.run->advance();
             }
-            finished &= serial[s] == nullptr || serial[s]->advance();
+            finished &= serial[s] == nullptr || (sharing[s] ? serial[s]->advance(*sharing[s]) : serial[s]->advance());
         }
         if (!finished && submission.progress == before) {
             for (std::size_t s = 0; s < program.streams.size(); ++s) {
@@ -414,6 +587,9 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
             for (const int channel : group.numbers) {
                 result.channels[static_cast<std::size_t>(channel)] = summary;
             }
+        }
+        if (sharing[s]) {
+            sharing[s]->add_causes(timing.causes);
         }
         if (channels[s].size() == 1) {  // one simulation stood for all its channels
             const auto copies = static_cast<std::int64_t>(channels[s].front().numbers.size());

@@ -1,157 +1,180 @@
 #include "wordline/timing_segments.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <memory>
 #include <ranges>
-#include <type_traits>
 
 namespace wordline {
 namespace {
 
-constexpr std::uint32_t channel_number = std::uint32_t{1} << 1;
+constexpr std::uint8_t all_bits = 31;
+constexpr std::uint32_t every_register = ~std::uint32_t{1};
 
 constexpr std::uint32_t bit(std::uint8_t number) { return number == 0 ? 0 : std::uint32_t{1} << number; }
 
-std::uint32_t reads(const Operation& op) {
+bool varies(const isa::Affine& operand) { return (operand.reg0 != 0 && operand.stride0 != 0) || (operand.reg1 != 0 && operand.stride1 != 0); }
+
+std::uint32_t reads(const isa::Affine& operand) {
+    return (operand.stride0 != 0 ? bit(operand.reg0) : 0) | (operand.stride1 != 0 ? bit(operand.reg1) : 0);
+}
+
+// Registers on which the time of an instruction, whether it faults, or a value that later ones read may depend.
+std::uint32_t reads(const Stream& stream, const Operation& op) {
     std::uint32_t mask = 0;
     for (const isa::Affine& operand : op.operands) {
-        mask |= (operand.stride0 != 0 ? bit(operand.reg0) : 0) | (operand.stride1 != 0 ? bit(operand.reg1) : 0);
+        mask |= reads(operand);
+    }
+    if (op.opcode == Opcode::Vpass) {  // the unmasked range and the scalars change values only
+        const PassForm& form = stream.passes[op.extra];
+        mask |= reads(form.extents[0]) | reads(form.extents[1]) | reads(form.extents[2]);
+        for (std::size_t i = 0; i < form.n_operands; ++i) {
+            mask |= reads(form.bases[i]);
+        }
+        mask |= form.has_result ? reads(form.result_base) : 0;
     }
     return mask;
 }
 
 std::uint32_t writes(const Operation& op) { return isa::writes_register(op.opcode) ? bit(op.rd) : 0; }
 
+std::uint32_t after(const Stream& stream, std::uint32_t at) {
+    const Operation& op = stream.operations[at];
+    return op.opcode == Opcode::Loop ? std::max(op.extra, at + 1) : at + 1;
+}
+
 // Positions of the instructions first .. last - 1 that are in no loop of that range.
 std::vector<std::uint32_t> outside_loops(const Stream& stream, std::uint32_t first, std::uint32_t last) {
     std::vector<std::uint32_t> positions;
-    for (std::uint32_t at = first; at < last;) {
+    for (std::uint32_t at = first; at < last; at = after(stream, at)) {
         positions.push_back(at);
-        const Operation& op = stream.operations[at];
-        at = op.opcode == Opcode::Loop ? std::max(op.extra, at + 1) : at + 1;
     }
     return positions;
 }
 
 // Registers that are read before they are written from `first` on, given those that are after `last`.
-std::uint32_t live_before(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t after);
-
-std::uint32_t live_before(const Stream& stream, std::uint32_t at, std::uint32_t after) {
-    const Operation& op = stream.operations[at];
-    if (op.opcode != Opcode::Loop) {
-        return (after & ~writes(op)) | reads(op);
+std::uint32_t live_before(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t live) {
+    for (const std::uint32_t at : outside_loops(stream, first, last) | std::views::reverse) {
+        const Operation& op = stream.operations[at];
+        if (op.opcode == Opcode::Loop) {  // the body may not run, so it ends no register's life
+            live |= reads(stream, op) | (live_before(stream, at + 1, op.extra, 0) & ~writes(op));
+        } else {
+            live = (live & ~writes(op)) | reads(stream, op);
+        }
     }
-    // The body may run not at all, once, or again after itself.
-    const std::uint32_t once = live_before(stream, at + 1, op.extra, after);
-    const std::uint32_t again = live_before(stream, at + 1, op.extra, after | once);
-    return reads(op) | after | (again & ~writes(op));
+    return live;
 }
 
-std::uint32_t live_before(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t after) {
-    for (const std::uint32_t at : outside_loops(stream, first, last) | std::views::reverse) {
-        after = live_before(stream, at, after);
+bool is_shift_of(const Operation& op, std::uint8_t reg) {
+    const isa::Affine& value = op.operands[0];
+    const bool plain = value.imm == 0 && ((value.reg0 == reg && value.stride0 == 1 && value.stride1 == 0) ||
+                                          (value.reg1 == reg && value.stride1 == 1 && value.stride0 == 0));
+    return op.opcode == Opcode::Shr && plain && !varies(op.operands[1]);
+}
+
+// By how much every reader of the word that the load at `position` gets shifts it right. The load is outside the loops of the range that ends at
+// `end`, after which the registers of `live` matter.
+std::uint8_t shift_of_load(const Stream& stream, std::uint32_t position, std::uint32_t end, std::uint32_t live) {
+    const std::uint8_t loaded = stream.operations[position].rd;
+    std::uint8_t shift = all_bits;
+    for (std::uint32_t at = position + 1; at < end; at = after(stream, at)) {
+        const Operation& op = stream.operations[at];
+        if (op.opcode == Opcode::Loop) {
+            for (std::uint32_t inner = at; inner < op.extra; ++inner) {
+                if ((reads(stream, stream.operations[inner]) & bit(loaded)) != 0) {
+                    return 0;
+                }
+            }
+        } else if ((reads(stream, op) & bit(loaded)) != 0) {
+            if (!is_shift_of(op, loaded)) {
+                return 0;
+            }
+            shift = std::min(shift, static_cast<std::uint8_t>(op.operands[1].imm & all_bits));
+        }
+        if (op.opcode != Opcode::Loop && (writes(op) & bit(loaded)) != 0) {
+            return shift;
+        }
     }
-    return after;
+    return (live & bit(loaded)) != 0 ? 0 : shift;
+}
+
+void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t live, std::vector<std::uint8_t>& shifts) {
+    for (const std::uint32_t at : outside_loops(stream, first, last)) {
+        const Operation& op = stream.operations[at];
+        if (op.opcode == Opcode::Lda || op.opcode == Opcode::Ldm) {
+            shifts[at] = shift_of_load(stream, at, last, live);
+        } else if (op.opcode == Opcode::Loop) {
+            find_shifts(stream, at + 1, op.extra, every_register, shifts);
+        }
+    }
+}
+
+VaryingOperands varying_operands(const Operation& op) {
+    const auto v = [&op](std::size_t operand) { return varies(op.operands[operand]); };
+    switch (op.opcode) {
+        case Opcode::Loop:
+            return {v(0), false, false};
+        case Opcode::Act:
+        case Opcode::Wre:
+            return {false, v(0), v(1)};
+        case Opcode::Act16:
+            return {false, false, v(0)};
+        case Opcode::Pre:
+            return {false, v(0), false};
+        case Opcode::Mac16:
+            return {v(4), false, v(0)};
+        case Opcode::Mac:
+            return {v(5), v(0), v(1)};
+        case Opcode::Rd:
+        case Opcode::Wr:
+            return {v(3), v(0), v(1)};
+        case Opcode::Rdcp:
+        case Opcode::Wrcp:
+            return {v(4), v(0), v(1)};
+        case Opcode::Wrgb:
+        case Opcode::Wrmac16:
+        case Opcode::Rdmac16:
+            return {v(1), false, false};
+        default:
+            return {};
+    }
 }
 
 }  // namespace
 
-std::map<std::uint32_t, Segment> independent_segments(const Stream& stream) {
+StreamSegments find_segments(const Stream& stream) {
     const auto end = static_cast<std::uint32_t>(stream.operations.size());
-    std::map<std::uint32_t, Segment> segments;
-    std::uint32_t live = 0;      // before the instruction last looked at
-    std::uint32_t last = end;    // where a segment that begins here ends
+    StreamSegments found;
+    found.load_shift.resize(end);
+    for (const Operation& op : stream.operations) {
+        found.varying.push_back(varying_operands(op));
+    }
+    std::uint32_t live = 0;    // before the instruction last looked at
+    std::uint32_t last = end;  // where a segment that begins after it ends
+    std::uint32_t live_after_last = 0;
+    const auto add = [&](std::uint32_t first) {
+        Segment segment{first, last, 0, 0};
+        bool independent = first < last;
+        for (std::uint32_t i = first; i < last; ++i) {
+            const Operation& op = stream.operations[i];
+            independent &= op.opcode != Opcode::Sta && op.opcode != Opcode::Wait;
+            segment.written |= writes(op);
+        }
+        if (independent) {
+            segment.inputs = live_before(stream, first, last, live_after_last & segment.written);
+            find_shifts(stream, first, last, live_after_last, found.load_shift);
+            found.segments.push_back(segment);
+        }
+    };
     for (const std::uint32_t at : outside_loops(stream, 0, end) | std::views::reverse) {
         if (stream.operations[at].opcode == Opcode::Wait) {
-            Segment segment{at + 1, last, live & ~channel_number, 0};  // every channel keeps its own number
-            bool independent = true;
-            for (std::uint32_t i = at + 1; i < last; ++i) {
-                const Operation& op = stream.operations[i];
-                independent &= (reads(op) & channel_number) == 0 && op.opcode != Opcode::Sta && op.opcode != Opcode::Wait;
-                segment.written |= writes(op);
-            }
-            if (independent && segment.first < last) {
-                segments.emplace(at, segment);
-            }
+            add(at + 1);
             last = at;
+            live_after_last = live_before(stream, at, last + 1, live);
         }
-        live = live_before(stream, at, live);
+        live = live_before(stream, at, after(stream, at), live);
     }
-    return segments;
-}
-
-const Segment* SegmentTable::after_wait(std::uint32_t position) const {
-    const auto found = segments_.find(position);
-    return found == segments_.end() ? nullptr : &found->second;
-}
-
-std::uint32_t SegmentTable::next_wait(std::uint32_t position, std::uint32_t end) const {
-    const auto found = segments_.lower_bound(position);
-    return found == segments_.end() ? end : found->first;
-}
-
-const SegmentRun* SegmentTable::find(const Segment& segment, const ChannelTiming& timing, const Registers& registers) const {
-    const auto found = runs_.find(segment.first);
-    if (found == runs_.end()) {
-        return nullptr;
-    }
-    for (const SegmentRun& run : found->second) {
-        bool same = timing.continues_like(run.start);
-        for (std::size_t number = 0; same && number < registers.size(); ++number) {
-            same = (segment.live >> number & 1) == 0 || registers[number] == run.start_registers[number];
-        }
-        if (same) {
-            return &run;
-        }
-    }
-    return nullptr;
-}
-
-std::int64_t ChannelTiming::horizon() const {
-    // Each interval of the rules is one of these or the sum of two.
-    return 2 * std::int64_t{std::max({t_.nRFC, t_.nRC, t_.nRAS, t_.nFAW, t_.nCL, t_.nCWL, t_.nBL, t_.nWR, t_.nRP, t_.nRTP,
-                                     t_.nMODCH, t_.nRCDRD, t_.nRCDRDMAC, t_.nRCDEWMUL, t_.nRCDRDAF, t_.nRCDRDCP, t_.nRCDWR,
-                                     t_.nRCDWRCP, t_.nRRDS, t_.nRRDL, t_.nRD2WR, t_.nRD2WRGB, t_.nRD2WRMAC, t_.nRDMAC2WR,
-                                     t_.nRDMAC2WRGB, t_.nRDMAC2WRMAC, t_.nWR2MAC, t_.nWR2RDS, t_.nWR2RDL, t_.nWR2RDMAC,
-                                     t_.nWRA2RD, t_.nWRGB2RDMAC, t_.nWRMAC2RDMAC, t_.nRDCP2MAC, t_.nWR2PRE, t_.nEWMUL2PRE,
-                                     t_.nWRA2ACT, t_.nMAC2TMOD, t_.nCMD2TMOD})};
-}
-
-bool ChannelTiming::continues_like(const ChannelTiming& other) const {
-    const bool landing = landed_ > now_;
-    if (now_ != other.now_ || due_ != other.due_ || refreshes_ != other.refreshes_ || landing != (other.landed_ > other.now_) ||
-        (landing && (landed_ != other.landed_ || landing_cause_ != other.landing_cause_ || landing_instruction_ != other.landing_instruction_)) ||
-        register_mode_ != other.register_mode_ || visit_cause_ != other.visit_cause_ || activation_cause_ != other.activation_cause_ ||
-        entry_cycles_ != other.entry_cycles_ || (entry_cycles_ != 0 && entry_instruction_ != other.entry_instruction_) ||
-        common_row_ != other.common_row_ || open_banks_ != other.open_banks_ || row_.values != other.row_.values ||
-        refreshed_row_.values != other.refreshed_row_.values) {
-        return false;
-    }
-    // The history holds cycles only; what lies behind the horizon is all the same.
-    static_assert(sizeof(History) % sizeof(std::int64_t) == 0 && std::is_trivially_copyable_v<History>);
-    using Cycles = std::array<std::int64_t, sizeof(History) / sizeof(std::int64_t)>;
-    const auto mine = std::bit_cast<Cycles>(last_), theirs = std::bit_cast<Cycles>(other.last_);
-    const std::int64_t far = now_ - horizon();
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-        if (mine[i] != theirs[i] && (mine[i] > far || theirs[i] > far)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void ChannelTiming::follow(const ChannelTiming& start, const ChannelTiming& end) {
-    ChannelTiming next = end;
-    next.channel_ = channel_;
-    for (std::size_t i = 0; i < n_causes; ++i) {
-        next.causes_[i] = causes_[i] + end.causes_[i] - start.causes_[i];
-    }
-    for (std::size_t i = 0; i < n_dram_commands; ++i) {
-        next.commands_[i] = commands_[i] + end.commands_[i] - start.commands_[i];
-    }
-    std::destroy_at(this);  // it has references, so it cannot be assigned
-    std::construct_at(this, next);
+    add(0);
+    std::ranges::reverse(found.segments);
+    return found;
 }
 
 }  // namespace wordline

@@ -19,10 +19,6 @@ std::int64_t longest_interval(const Machine& machine) {
 
 std::size_t index(std::int32_t bank) { return static_cast<std::size_t>(bank); }
 
-bool covers_all_banks(DramCommand command) {
-    return command == DramCommand::mac16 || command == DramCommand::af16 || command == DramCommand::ewmul16 || command == DramCommand::wra16;
-}
-
 }  // namespace
 
 AimBanks::AimBanks(const Machine& machine)

@@ -9,10 +9,6 @@ namespace {
 
 constexpr std::int64_t fruitless_limit = 10'000;  // commands in a row that serve no request: no trace that ends comes near
 
-bool in_register_mode(DramCommand command) {
-    return command == DramCommand::wrgb || command == DramCommand::wrmac16 || command == DramCommand::rdmac16 || command == DramCommand::rdaf16;
-}
-
 bool is_ordinary(DramCommand command) { return command == DramCommand::rd || command == DramCommand::wr; }
 
 bool reads_register(DramCommand command) { return command == DramCommand::rdmac16 || command == DramCommand::rdaf16; }
@@ -344,7 +340,7 @@ void AimChannel::issue_refresh(DramCommand step) {
 
 // Issues TMOD in cycle now_ in place of `step` if that needs the other mode.
 bool AimChannel::issue_switch(DramCommand step, std::uint32_t line) {
-    if (register_mode_ == in_register_mode(step)) [[likely]] {
+    if (register_mode_ == needs_register_mode(step)) [[likely]] {
         return false;
     }
     register_mode_ = !register_mode_;

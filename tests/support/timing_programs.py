@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wordline.isa.affine import Affine, affine
 from wordline.isa.controller.vector import OP_BY_NAME
@@ -197,3 +198,73 @@ def stepwise_program(seed: int) -> Program:
         vector.append(ins("SIGNAL", signal=1))
     channel.append(generator.command())
     return program(channel, vector, mask=3)
+
+
+class _Layer:
+    """Steps of a decode-like program; every one ends where the channels have met the vector unit."""
+
+    def __init__(self, seed: int) -> None:
+        self.base = _Random(seed)
+        self.r = self.base.r
+        self.steps = [[self.item() for _ in range(self.r.randint(1, 5))] for _ in range(self.r.randint(1, 4))]
+        self.vector = [self.vector_step() for _ in self.steps]
+
+    def item(self) -> list[Instr]:
+        """Some commands that depend on arguments and on the channel, or not; every register is written before use."""
+        r = self.r
+        kind = r.random()
+        if kind < 0.25:  # rows of weights, refreshed on the way
+            body = [ins("MAC16", row=affine(r.randint(0, 3), (9, 1)), count=r.choice([8, 64])), ins("PREA"), ins("REF")]
+            return [ins("LOOP", rd=9, body=3, count=r.randint(1, 12)), *body]
+        if kind < 0.5:  # as often as the argument, shifted, says, on a row from memory
+            index = affine(r.randint(0, 3), (1, r.randint(0, 1)))
+            load = [ins("LDA", rd=2, index=index), ins("SHR", rd=3, a=affine(0, (2, 1)), b=r.randint(0, 2))]
+            count = affine(r.randint(0, 1), (3, 1), *([(1, r.randint(-1, 1))] if r.random() < 0.5 else []))
+            body = [ins("LDM", rd=4, address=affine(4, (9, 1))), *(self.command(9) for _ in range(r.randint(1, 3)))]
+            return [*load, ins("LOOP", rd=9, body=len(body), count=count), *body]
+        if kind < 0.6:
+            return [ins("LDA", rd=4, index=r.randint(0, 3)), self.base.command()]
+        if kind < 0.7:
+            return [ins("TMOD", mode=r.randint(0, 1))]
+        return [self.command(None)]
+
+    def command(self, index: int | None) -> Instr:
+        instr = self.base.command(index)
+        if "row" in instr.words and index is not None and self.r.random() < 0.5:
+            return replace(instr, words=instr.words | {"row": affine(self.r.randint(0, 1), (4, 1))})
+        return instr
+
+    def vector_step(self) -> list[Instr]:
+        """A pass that may be longer for larger arguments."""
+        r = self.r
+        instrs = [ins("LDA", rd=2, index=r.randint(0, 3)), ins("SHR", rd=3, a=affine(0, (2, 1)), b=r.randint(0, 3))]
+        length: int | Affine = r.choice([0, 16, 400, 3000])
+        return [*instrs, vector_pass(affine(length, (r.choice([2, 3]), 16)) if r.random() < 0.5 else length)]
+
+
+def layered_program(seed: int, layers: int = 4) -> Program:
+    """The same steps layer after layer, on other rows: what a compiled decode step looks like to the cycle model.
+
+    Loops, rows and passes depend on arguments (words 0 to 3), on page rows (from word 4) and on the channel; refreshes
+    fall into every phase.
+    """
+    layer = _Layer(seed)
+    pitch = layer.r.choice([0, 1, 5])
+    channel: list[Instr] = []
+    vector: list[Instr] = []
+    for number in range(layers):
+        for step, passes in zip(layer.steps, layer.vector, strict=True):
+            for item in step:
+                channel += [_further(instr, pitch * number) for instr in item]
+            value = vector.count(ins("SIGNAL", signal=1)) + 1
+            channel += [ins("SIGNAL", signal=0), ins("WAIT", signal=1, value=value)]
+            vector += [ins("WAIT", signal=0, value=value), *passes, ins("SIGNAL", signal=1)]
+    return program(channel, vector, mask=layer.r.choice([1, 3, 3]))
+
+
+def _further(instr: Instr, rows: int) -> Instr:
+    """The same command that many rows further; rows from memory stay."""
+    row = instr.words.get("row")
+    if not isinstance(row, Affine) or any(register == 4 for register, _ in row.terms):
+        return instr
+    return replace(instr, words=instr.words | {"row": replace(row, imm=row.imm + rows)})

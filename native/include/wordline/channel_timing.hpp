@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "wordline/command_processor.hpp"
@@ -47,50 +48,28 @@ struct ChannelSummary {
     std::array<std::int64_t, n_dram_commands> commands{};
 };
 
+constexpr bool covers_all_banks(DramCommand command) {
+    return command == DramCommand::mac16 || command == DramCommand::act16 || command == DramCommand::af16 || command == DramCommand::ewmul16 ||
+           command == DramCommand::wra16;
+}
+
+constexpr bool reads_registers(DramCommand command) { return command == DramCommand::rdmac16 || command == DramCommand::rdaf16; }
+
+constexpr bool needs_register_mode(DramCommand command) {
+    return command == DramCommand::wrgb || command == DramCommand::wrmac16 || reads_registers(command);
+}
+
 // The DRAM command of a burst instruction; false for instructions that are no burst.
 bool burst_command(Opcode opcode, DramCommand& command);
 
 // Throws Error("bad-machine") for a machine that the model does not implement or whose refresh cannot keep up.
 void check_timing_machine(const Machine& machine);
 
-class ChannelTiming {
-public:
-    // `instruction_causes`: one entry for each instruction of the stream, added to. `trace` may be null. With `step_bursts` every column is
-    // issued by itself; the result is the same.
-    ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace, bool step_bursts);
+// What the future of a channel depends on, and what it was charged so far: all of a ChannelTiming that changes.
+class ChannelState {
+    friend class ChannelTiming;
 
-    // An instruction that only takes its issue slot.
-    void slot(std::uint32_t instruction);
-    // The stream stands still until cycle `until`.
-    void hold(std::int64_t until, Cause cause, std::uint32_t instruction);
-    // SIGNAL: takes its slot; returns the cycle of its effect.
-    std::int64_t signal(std::uint32_t instruction);
-    void command(const ChannelCommand& command);
-    // A burst of column or register commands, those that device programs do not have included.
-    void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
-    std::int64_t now() const { return now_; }  // issue slot of the next instruction
-    // Whether the same instructions would issue in the same cycles, with the same causes, as on `other`.
-    bool continues_like(const ChannelTiming& other) const;
-    // Does what took another channel, which this one continues like, from `start` to `end`; causes of instructions are left to the caller.
-    void follow(const ChannelTiming& start, const ChannelTiming& end);
-    ChannelSummary finish();
-
-private:
-    static constexpr std::int64_t never = -(std::int64_t{1} << 40);  // before any constraint reaches
-    static constexpr std::int64_t beyond = std::int64_t{1} << 60;
     static constexpr std::size_t max_banks = 16;
-
-    // Earliest cycle of a command and the cause of the wait for it: that of the constraint which ends last.
-    struct Ready {
-        std::int64_t at;
-        Cause cause;
-        void raise(std::int64_t time, Cause why) {
-            if (time > at) {
-                at = time;
-                cause = why;
-            }
-        }
-    };
 
     template <class T>
     struct PerBank {
@@ -117,10 +96,79 @@ private:
         std::array<std::int64_t, 4> activates;     // for nFAW, oldest first
     };
 
-    // Cycles after which no rule looks back at a command.
-    std::int64_t horizon() const;
+    std::int64_t now_ = 0;  // issue slot of the next instruction; all cycles before it are charged
+    std::int64_t landed_ = 0;
+    std::int64_t due_ = 0;  // from this cycle on only the forced refresh may issue
+    std::uint32_t instruction_ = 0;
+    std::uint32_t landing_instruction_ = 0;
+    Cause landing_cause_ = Cause::readout;
+    bool register_mode_ = false;
+    Cause visit_cause_ = Cause::fill;      // of the last register command: what the way back to normal mode serves
+    Cause activation_cause_ = Cause::row_turn;  // of the last activation: what waits for its nRCD serve
+    std::int64_t entry_cycles_ = 0;        // charged to fill by an explicit TMOD whose visit has had no command yet
+    std::uint32_t entry_instruction_ = 0;
+    std::int32_t common_row_ = -1;         // row open in all banks, -1: none or not the same
+    std::int32_t open_banks_ = 0;
+    PerBank<std::int32_t> row_{};            // -1: closed
+    PerBank<std::int32_t> refreshed_row_{};  // row that a forced refresh closed and nothing has opened since, -1: none
+    History last_{};
+    CauseCycles causes_{};
+    std::int64_t refreshes_ = 0;
+    std::array<std::int64_t, n_dram_commands> commands_{};
 
-    static bool in_register_mode(DramCommand command);
+public:
+    std::int64_t now() const { return now_; }  // issue slot of the next instruction
+    // Where commands are charged that an instruction made pay in advance: the TMOD that opened the visit; -1: there is none.
+    std::int64_t entry_instruction() const { return entry_cycles_ != 0 ? std::int64_t{entry_instruction_} : -1; }
+    // Of what decides whether a channel continues like another.
+    std::uint64_t digest() const {
+        return static_cast<std::uint64_t>(now_) * 0x9E3779B97F4A7C15u ^ static_cast<std::uint64_t>(due_) * 0xC2B2AE3D27D4EB4Fu ^
+               static_cast<std::uint64_t>(common_row_ * 2 + (register_mode_ ? 1 : 0)) * 0x165667B19E3779F9u;
+    }
+};
+
+class ChannelTiming : private ChannelState {
+public:
+    // `instruction_causes`: one entry for each instruction of the stream, added to. `trace` may be null. With `step_bursts` every column is
+    // issued by itself; the result is the same.
+    ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace, bool step_bursts);
+
+    // An instruction that only takes its issue slot.
+    void slot(std::uint32_t instruction);
+    // The stream stands still until cycle `until`.
+    void hold(std::int64_t until, Cause cause, std::uint32_t instruction);
+    // SIGNAL: takes its slot; returns the cycle of its effect.
+    std::int64_t signal(std::uint32_t instruction);
+    void command(const ChannelCommand& command);
+    // A burst of column or register commands, those that device programs do not have included.
+    void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
+    using ChannelState::now;
+    const ChannelState& state() const { return *this; }
+    // Charges instructions in another table from now on; returns the one so far.
+    CauseCycles* charge_to(CauseCycles* instruction_causes) { return std::exchange(instruction_causes_, instruction_causes); }
+    // Whether the same instructions would issue in the same cycles, with the same causes, as on a channel in state `other`.
+    bool continues_like(const ChannelState& other) const;
+    // Does what took another channel, which this one continues like, from `start` to `end`; causes of instructions are left to the caller.
+    void follow(const ChannelState& start, const ChannelState& end);
+    ChannelSummary finish();
+
+private:
+    static constexpr std::int64_t never = -(std::int64_t{1} << 40);  // before any constraint reaches
+    static constexpr std::int64_t beyond = std::int64_t{1} << 60;
+
+    // Earliest cycle of a command and the cause of the wait for it: that of the constraint which ends last.
+    struct Ready {
+        std::int64_t at;
+        Cause cause;
+        void raise(std::int64_t time, Cause why) {
+            if (time > at) {
+                at = time;
+                cause = why;
+            }
+        }
+    };
+
+    static std::int64_t horizon(const Machine::Timing& t);
     static Cause own_cause(DramCommand command);
     std::int32_t group(std::int32_t bank) const { return bank / banks_per_group_; }
 
@@ -161,28 +209,9 @@ private:
     std::int32_t column_pitch_, register_pitch_;
     int channel_;
     bool step_bursts_;
+    std::int64_t horizon_;
     CauseCycles* instruction_causes_;
     std::vector<TraceEntry>* trace_;
-
-    std::int64_t now_ = 0;  // issue slot of the next instruction; all cycles before it are charged
-    std::int64_t landed_ = 0;
-    std::int64_t due_;      // from this cycle on only the forced refresh may issue
-    std::uint32_t instruction_ = 0;
-    std::uint32_t landing_instruction_ = 0;
-    Cause landing_cause_ = Cause::readout;
-    bool register_mode_ = false;
-    Cause visit_cause_ = Cause::fill;      // of the last register command: what the way back to normal mode serves
-    Cause activation_cause_ = Cause::row_turn;  // of the last activation: what waits for its nRCD serve
-    std::int64_t entry_cycles_ = 0;        // charged to fill by an explicit TMOD whose visit has had no command yet
-    std::uint32_t entry_instruction_ = 0;
-    std::int32_t common_row_ = -1;         // row open in all banks, -1: none or not the same
-    std::int32_t open_banks_ = 0;
-    PerBank<std::int32_t> row_;            // -1: closed
-    PerBank<std::int32_t> refreshed_row_;  // row that a forced refresh closed and nothing has opened since, -1: none
-    History last_;
-    CauseCycles causes_{};
-    std::int64_t refreshes_ = 0;
-    std::array<std::int64_t, n_dram_commands> commands_{};
 };
 
 }  // namespace wordline

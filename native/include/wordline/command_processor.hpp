@@ -9,7 +9,7 @@
 //   void command(const ChannelCommand&)    bank, buffer and row commands; count >= 1 where there is one
 //   void pass(const PassCommand&)
 //   void transfer(const TransferCommand&)  also transfers of no byte
-//   std::int32_t load_word(std::int64_t) / void store_word(std::int64_t, std::int32_t)   controller memory, address already checked
+//   std::int32_t load_word(std::int64_t, std::uint32_t instruction) / void store_word(std::int64_t, std::int32_t)   controller memory, address checked
 //   std::int32_t load_shared(int)
 #pragma once
 
@@ -284,10 +284,10 @@ RunStatus StreamRunner<Sink>::run(std::uint32_t stop) {
                 r[op.rd] = a() == b() ? 1 : 0;
                 break;
             case Opcode::Lda:
-                r[op.rd] = sink_.load_word(argument_address(a()));
+                r[op.rd] = sink_.load_word(argument_address(a()), pc_);
                 break;
             case Opcode::Ldm:
-                r[op.rd] = sink_.load_word(word_address(a()));
+                r[op.rd] = sink_.load_word(word_address(a()), pc_);
                 break;
             case Opcode::Gets:
                 r[op.rd] = sink_.load_shared(op.field);
@@ -505,8 +505,8 @@ void StreamRunner<Sink>::link_transfer(const Operation& op) {
         return sink_.transfer(t);
     }
     const std::int64_t slot = argument_base_ + op.field;
-    const auto low = static_cast<std::uint32_t>(sink_.load_word(word_address(slot)));
-    const auto high = static_cast<std::uint32_t>(sink_.load_word(word_address(slot + 1)));
+    const auto low = static_cast<std::uint32_t>(sink_.load_word(word_address(slot), pc_));
+    const auto high = static_cast<std::uint32_t>(sink_.load_word(word_address(slot + 1), pc_));
     const std::int64_t offset = op.operands[4].evaluate(r);
     t.host = (std::uint64_t{high} << 32 | low) + static_cast<std::uint64_t>(offset);
     if (t.bytes > machine_.scratch_bytes()) [[unlikely]] {

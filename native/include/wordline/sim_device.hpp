@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "wordline/device_interface.hpp"
 #include "wordline/functional.hpp"
 #include "wordline/timing.hpp"
+#include "wordline/timing_memo.hpp"
 
 namespace wordline {
 
@@ -52,6 +54,7 @@ private:
     FunctionalModel model_;
     TimingModel timing_;
     ProgramStore programs_;
+    std::map<std::uint64_t, TimingMemo> memos_;  // by slot
     std::array<std::uint32_t, 27> registers_{};
     std::uint64_t cycles_ = 0;
     std::string text_;

@@ -15,7 +15,7 @@ struct TimingOptions {
     bool trace = false;           // record every DRAM command
     bool step_bursts = false;     // issue every column by itself, for tests of the closed form
     bool accesses = false;        // record what each channel instruction did, see Access
-    bool share_channels = true;   // simulate once what several channels do alike
+    bool share_channels = true;   // simulate once what several channels, or several submissions, do alike
     std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
 };
 
@@ -43,8 +43,10 @@ struct TimingResult {
     std::vector<TraceEntry> trace;         // in order of cycle, then channel
     std::vector<Access> accesses;          // in order of cycle, then channel
     std::int32_t simulated_channels = 0;
-    std::int64_t shared_segments = 0;      // segments that a channel took over from another
+    std::int64_t shared_segments = 0;      // segments that a channel took over from another or from an earlier submission
 };
+
+class TimingMemo;
 
 class TimingModel {
 public:
@@ -52,9 +54,10 @@ public:
     explicit TimingModel(const Machine& machine);
 
     // `memory` is the controller's memory when the submission starts; stores of the program stay in the model. Shared registers read as 0:
-    // timing does not depend on values. Throws Fault.
+    // timing does not depend on values. `memo`, of the same program and used with this model only, may hold what earlier submissions did: the result
+    // is the same. Throws Fault.
     TimingResult run(const Program& program, std::int64_t argument_base, std::span<const std::int32_t> memory,
-                     const TimingOptions& options = {}) const;
+                     const TimingOptions& options = {}, TimingMemo* memo = nullptr) const;
 
     // Cycles of a vector pass over n elements.
     std::int64_t pass_cycles(const PassForm& form, std::int64_t n) const;
