@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from wordline.compiler.arguments import argument_memory
 from wordline.compiler.codegen import GeneratedProgram, generate
+from wordline.compiler.compiled import Compiled
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels.gemv import gemv
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
-from wordline.compiler.pipeline import Compiled, compile_graph
+from wordline.compiler.pipeline import compile_graph
 from wordline.compiler.synchronise import synchronise
 from wordline.frontend.load import load_config
 from wordline.isa import instruction_set

@@ -11,7 +11,8 @@ import pytest
 from tests.support.models import LLAMA3_ROPE, saved_model
 from wordline._native import FunctionalModel
 from wordline.artifact import ArtifactContents
-from wordline.compiler.pipeline import artifact_contents, compile_graph
+from wordline.compiler.contents import artifact_contents
+from wordline.compiler.pipeline import compile_graph
 from wordline.frontend.load import load_model
 from wordline.graph.interpreter import Interpreter
 from wordline.machines import load_machine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wordline.compiler.compiled import Compiled
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.memory import ScratchPlan
 from wordline.compiler.synchronise import Synchronisation
@@ -13,9 +13,6 @@ from wordline.errors import WordlineError
 from wordline.files import write_text
 from wordline.graph.text import print_graph
 from wordline.isa.disassemble import disassemble
-
-if TYPE_CHECKING:
-    from wordline.compiler.pipeline import Compiled
 
 
 def dump_ir(compiled: Compiled, directory: Path) -> list[Path]:

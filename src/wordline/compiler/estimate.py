@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from wordline.artifact.names import starred
 from wordline.compiler.arguments import argument_memory
+from wordline.compiler.compiled import Compiled
+from wordline.compiler.contents import model_shape_of
 from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_peak, weight_owners
-from wordline.compiler.pipeline import Compiled, Progress, compile_graph, model_shape_of, silent
-from wordline.errors import WordlineError
+from wordline.compiler.pipeline import Progress, check_context, compile_graph, silent
 from wordline.frontend.load import ImportedModel
 from wordline.machines import Machine
 from wordline.sim.limits import decode_limits
@@ -64,10 +65,12 @@ class StepTime:
 
     @property
     def percent_of_l0(self) -> float:
+        """L0 in percent of the time taken."""
         return 100 * self.l0_ns / self.ns
 
     @property
     def percent_of_l2(self) -> float:
+        """L2 in percent of the time taken."""
         return 100 * self.l2_ns / self.ns
 
     @property
@@ -161,15 +164,8 @@ def time_step(
 
 
 def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress) -> Compiled:
-    limit = int(model.metadata["max_context"])
     for context in contexts:
-        if not 1 <= context <= limit:
-            raise WordlineError(
-                "bad-context",
-                f"context {context} is outside 1..{limit}",
-                where=str(model.metadata["name"]),
-                remedy=f"give --context up to {limit}",
-            )
+        check_context(model, context, str(model.metadata["name"]))
     return compile_graph(model.graph, machine, max(contexts), progress)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wordline.artifact.names import starred
+from wordline.compiler.compiled import Compiled
 from wordline.compiler.dispatch import Candidate, Decision
-from wordline.compiler.pipeline import Compiled
 from wordline.errors import WordlineError
 from wordline.isa.declare import Engine
 from wordline.sim.timing import CAUSES, Span, TimingResult

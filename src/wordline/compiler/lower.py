@@ -56,6 +56,11 @@ class Lowered:
     logits_shard: int
     vocabulary: int
 
+    @property
+    def weight_rows(self) -> int:
+        """DRAM rows that hold weights and vector parameters, from row 0 on."""
+        return self.parameters.first_row + self.parameters.rows
+
 
 def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
     """(layers, query heads, KV heads, head size) of the graph's attentions, which must agree."""

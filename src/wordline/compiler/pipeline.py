@@ -1,75 +1,29 @@
-"""The compiler from model to artifact contents."""
+"""The compiler, from a model or a graph to a program and to what an artifact holds."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from wordline.artifact import (
-    ArtifactContents,
-    EntryContents,
-    Envelope,
-    KvLayout,
-    LogitsOutput,
-    MachineRef,
-    MemoryMap,
-    ModelInfo,
-    Range,
-    ScratchAllocation,
-    TokenizerInfo,
-    WeightPlacement,
-)
-from wordline.compiler.arguments import ARGUMENT_WORDS, ARGUMENTS
+from wordline.artifact import ArtifactContents
 from wordline.compiler.capacity import check_capacity
-from wordline.compiler.codegen import GeneratedProgram, generate
-from wordline.compiler.dispatch import Decision
+from wordline.compiler.codegen import generate
+from wordline.compiler.compiled import Compiled
+from wordline.compiler.contents import artifact_contents
 from wordline.compiler.dump import dump_ir
-from wordline.compiler.footprint import envelope_contexts, kv_footprint, matrix_owners, weight_owners
-from wordline.compiler.integers import ceil_div
-from wordline.compiler.kernel.ir import Task
+from wordline.compiler.footprint import matrix_owners, weight_owners
 from wordline.compiler.layout import place_kv
 from wordline.compiler.lower import Lowered, attention_geometry, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
-from wordline.compiler.synchronise import Synchronisation, synchronise
+from wordline.compiler.synchronise import synchronise
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel, load_model
-from wordline.graph.ir import Constant, Graph
+from wordline.graph.ir import Graph
 from wordline.isa import instruction_set
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """The result of compiling a graph: the program, its plans, and everything a report or a dump may ask for."""
-
-    machine: Machine
-    graph: Graph
-    lowered: Lowered
-    plan: ScratchPlan
-    sync: Synchronisation
-    generated: GeneratedProgram
-    max_context: int
-
-    @property
-    def tasks(self) -> list[Task]:
-        return self.lowered.tasks
-
-    @property
-    def decisions(self) -> list[Decision]:
-        return self.lowered.decisions
-
-    @property
-    def weight_rows(self) -> int:
-        return self.lowered.parameters.first_row + self.lowered.parameters.rows
 
 
 def silent(_: str) -> None:
@@ -106,15 +60,26 @@ def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, Scr
     for overlap in (True, False):
         lowered = lower_graph(machine, graph, max_context, overlap=overlap)
         # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
-        rows = lowered.parameters.first_row + lowered.parameters.rows
         owners = weight_owners(machine, lowered.streams, lowered.parameters)
-        check_capacity(machine, rows, lowered.kv, graph.name, owners)
+        check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)
         try:
             return lowered, plan_scratch(machine, lowered.tasks, (lowered.zeros,))
         except WordlineError as error:
             if error.code != "scratch-full" or not overlap:
                 raise
     raise AssertionError("unreachable")
+
+
+def check_context(model: ImportedModel, context: int, where: str) -> None:
+    """Raises ``WordlineError("bad-context")`` for a context that the model does not have."""
+    limit = int(model.metadata["max_context"])
+    if not 1 <= context <= limit:
+        raise WordlineError(
+            "bad-context",
+            f"context {context} is outside 1..{limit}",
+            where=where,
+            remedy=f"give --context up to {limit}",
+        )
 
 
 def compile_model(
@@ -130,147 +95,12 @@ def compile_model(
     """
     progress("importing the model")
     model = load_model(source)
-    limit = int(model.metadata["max_context"])
-    if context is not None and not 1 <= context <= limit:
-        raise WordlineError(
-            "bad-context",
-            f"context {context} is outside 1..{limit}",
-            where=str(source),
-            remedy=f"give --context up to {limit}",
-        )
-    compiled = compile_graph(model.graph, machine, context or limit, progress)
+    if context is None:
+        context = int(model.metadata["max_context"])
+    check_context(model, context, str(source))
+    compiled = compile_graph(model.graph, machine, context, progress)
     if dump is not None:
         progress("writing the intermediate representations")
         dump_ir(compiled, dump)
     progress("packing weights")
     return artifact_contents(compiled, model, Path(source))
-
-
-def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) -> ArtifactContents:
-    """What the artifact of a compiled model holds."""
-    machine, lowered = compiled.machine, compiled.lowered
-    kv = lowered.kv
-    provenance = tuple(Range(r.stream, r.first, r.last, r.op, r.kind, r.loc) for r in compiled.generated.provenance)
-    entry = EntryContents(compiled.generated.program.to_bytes(), ARGUMENTS, ARGUMENT_WORDS, provenance)
-    memory = MemoryMap(
-        compiled.weight_rows,
-        tuple(_placements(compiled)),
-        KvLayout(
-            kv.layers,
-            kv.kv_heads,
-            kv.head_dim,
-            kv.page_tokens,
-            kv.rows_per_page,
-            kv.pages_per_channel,
-            compiled.weight_rows,
-            compiled.max_context,
-        ),
-        tuple(
-            ScratchAllocation(p.buffer.name, p.offset, p.buffer.bytes_per_channel, p.first, p.last)
-            for p in compiled.plan.placements
-        ),
-        tuple(_envelope(compiled)),
-    )
-    tokenizer, tokenizer_json = _tokenizer(model)
-    return ArtifactContents(
-        machine.generation,
-        MachineRef(machine.name, machine.hash),
-        _model_info(model, source, lowered),
-        {"decode": entry},
-        memory,
-        LogitsOutput("bf16", lowered.vocabulary, lowered.logits_shard * machine.organisation.channels),
-        BankImage(compiled) if _bound(compiled.graph) else None,
-        tokenizer,
-        tokenizer_json,
-    )
-
-
-def _envelope(compiled: Compiled) -> Iterator[Envelope]:
-    machine, kv = compiled.machine, compiled.lowered.kv
-    weights = compiled.weight_rows * machine.organisation.device_row_bytes
-    for context in envelope_contexts(kv, compiled.max_context):
-        pages = kv_footprint(machine, kv, context)
-        yield Envelope(1, context, weights, pages.bytes, pages.rows, compiled.plan.peak)
-
-
-def _bound(graph: Graph) -> bool:
-    return all(constant.data is not None for constant in graph.constants.values())
-
-
-def _placements(compiled: Compiled) -> Iterator[WeightPlacement]:
-    for stream in compiled.lowered.streams:
-        for name, m in zip(stream.names, stream.outputs, strict=True):
-            yield WeightPlacement(name, stream.first_row, stream.dram_rows, "bf16", (m, stream.k))
-    for place in compiled.lowered.parameters.places.values():
-        rows = ceil_div(place.column + place.columns, compiled.machine.organisation.columns)
-        yield WeightPlacement(place.name, place.row, rows, "f32", (place.elements,))
-
-
-@dataclass(frozen=True)
-class BankImage:
-    """The weights in bank order, row 0 to the last weight row; each iteration packs them anew, one stream at a time."""
-
-    compiled: Compiled
-
-    def __iter__(self) -> Iterator[npt.NDArray[np.uint16]]:
-        """Blocks of whole rows, uint16 [rows, channels, banks, columns, lanes]."""
-        machine, lowered, constants = self.compiled.machine, self.compiled.lowered, self.compiled.graph.constants
-        o = machine.organisation
-        slab = (o.channels, o.banks, o.columns, machine.bank_unit.lanes)
-        for stream in lowered.streams:
-            image = np.zeros((stream.dram_rows, *slab), dtype=np.uint16)
-            stream.pack([_data(constants[name]) for name in stream.names], image, stream.first_row)
-            yield image
-        rows = lowered.parameters
-        if rows.rows:
-            image = np.zeros((rows.rows, *slab), dtype=np.uint16)
-            for name in rows.places:
-                rows.pack(name, _data(constants[name]), image, rows.first_row)
-            yield image
-
-
-def _data(constant: Constant) -> npt.NDArray[np.float32]:
-    assert constant.data is not None
-    return np.asarray(constant.data, dtype=np.float32)
-
-
-def _tokenizer(model: ImportedModel) -> tuple[TokenizerInfo | None, bytes | None]:
-    if model.tokenizer is None:
-        return None, None
-    files: Any = model.tokenizer
-    return tokenizer_info(files), files["tokenizer_json"].encode()
-
-
-def tokenizer_info(files: Any) -> TokenizerInfo:
-    """The runtime's view of the tokenizer files."""
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_str(files["tokenizer_json"])
-    bos = tokenizer.token_to_id(files["bos_token"]) if files["bos_token"] else None
-    plain = tokenizer.encode("a").ids
-    return TokenizerInfo(files["chat_template"], bos, tuple(files["eos_token_ids"]), bool(plain) and plain[0] == bos)
-
-
-def model_shape_of(model: ImportedModel, lowered: Lowered) -> dict[str, int]:
-    """The sizes of a model that the limits need, see :class:`wordline.sim.shapes.ModelShape`."""
-    return {
-        "layers": lowered.kv.layers,
-        "hidden": int(model.config["hidden_size"]),
-        "ffn": int(model.config["intermediate_size"]),
-        "heads": int(model.config["num_attention_heads"]),
-        "kv_heads": lowered.kv.kv_heads,
-        "head_dim": lowered.kv.head_dim,
-        "vocab": lowered.vocabulary,
-    }
-
-
-def _model_info(model: ImportedModel, source: Path, lowered: Lowered) -> ModelInfo:
-    shape = model_shape_of(model, lowered)
-    digest = _digest(source) if source.is_file() and source.suffix != ".json" else None
-    meta = model.metadata
-    return ModelInfo(str(meta["name"]), str(meta["architecture"]), source.name, digest, int(meta["parameters"]), shape)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
