@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.artifacts import ARGUMENTS, counting_program, tiny_contents
-from wordline.artifact import open_artifact, write_artifact
+from wordline.artifact import check_target, open_artifact, write_artifact
 from wordline.artifact.write import manifest_bytes
 from wordline.errors import WordlineError
 from wordline.machines import load_machine
@@ -26,6 +30,81 @@ from wordline.machines import load_machine
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_artifact(tmp_path_factory.mktemp("artifact") / "tiny.wl", tiny_contents())
+
+
+WRITER = """
+import dataclasses, sys, time
+from tests.support.artifacts import tiny_contents
+from wordline.artifact import write_artifact
+contents = tiny_contents()
+def slow():
+    print("writing", flush=True)
+    time.sleep(100)
+    yield from contents.weights
+write_artifact(sys.argv[1], dataclasses.replace(contents, weights=slow()))
+"""
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    (tmp_path / ".mine.wl.0123456789ab").mkdir()
+    (tmp_path / ".mine.wl.0123456789ab" / "something else").touch()
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "killed.wl")], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        (half,) = tmp_path.glob(".killed.wl.*")
+        write_artifact(tmp_path / "other.wl", tiny_contents())
+        assert half.is_dir(), "its writer lives"
+        writer.kill()
+        writer.wait()
+        assert half.is_dir()
+    write_artifact(tmp_path / "other.wl", tiny_contents())
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".mine.wl.0123456789ab", "other.wl"]
+
+
+def test_writers_of_the_same_artifact_take_turns(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        for _ in range(10):
+            write_artifact(tmp_path / "same.wl", tiny_contents())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    open_artifact(tmp_path / "same.wl")
+    assert [p.name for p in tmp_path.iterdir()] == ["same.wl"]
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for target in (tmp_path / "file" / "x.wl", tmp_path / "file" / "deep" / "x.wl", Path("/proc/1/x/y.wl")):
+        with pytest.raises(WordlineError, match="is no folder that you may write to") as caught:
+            check_target(target)
+        assert caught.value.code == "write-failed"
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    for name in ("old.wl", "new.wl"):
+        (tmp_path / name).symlink_to(tmp_path / "store" / name)
+    write_artifact(tmp_path / "store" / "old.wl", tiny_contents())
+    for name in ("old.wl", "new.wl"):
+        write_artifact(tmp_path / name, tiny_contents())
+        open_artifact(tmp_path / name)
+        assert (tmp_path / name).is_symlink()
+    assert sorted(p.name for p in (tmp_path / "store").iterdir()) == ["new.wl", "old.wl"]
+
+
+@pytest.mark.parametrize("part", ["manifest.json", "program.bin", "weights.bin", "tokenizer.json"])
+def test_parts_are_regular_files(copy: Path, part: str) -> None:
+    (copy / part).unlink()
+    os.mkfifo(copy / part)
+    assert "is not a regular file" in refused(copy).what
+    (copy / part).unlink()
+    (copy / part).symlink_to("/dev/zero")
+    assert "is not a regular file" in refused(copy).what
+    (copy / part).unlink()
+    (copy / part).symlink_to(part)
+    assert refused(copy).code == "corrupt-artifact"
 
 
 @pytest.fixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import mmap
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +94,7 @@ def corrupt(path: Path, problem: str) -> WordlineError:
 def _read_manifest(folder: Path) -> tuple[Manifest, str]:
     file = folder / MANIFEST
     try:
+        _regular_size(file)
         data = file.read_bytes()
     except OSError as error:
         if folder.is_dir():
@@ -147,7 +150,7 @@ def _check_part(folder: Path, name: str, part: Part, verify: bool) -> None:
         raise corrupt(folder, f"the part name {name!r:.60} leads out of the folder")
     file = folder / name
     try:
-        size = file.stat().st_size
+        size = _regular_size(file)
         if size != part.bytes:
             raise corrupt(folder, f"{name} has {size} bytes instead of {part.bytes}")
         if verify:
@@ -156,6 +159,14 @@ def _check_part(folder: Path, name: str, part: Part, verify: bool) -> None:
                     raise corrupt(folder, f"{name} does not match its hash")
     except OSError as error:
         raise corrupt(folder, f"{name} cannot be read: {error.strerror or error}") from error
+
+
+def _regular_size(file: Path) -> int:
+    """Bytes of a file. A pipe or a device has no size, and reading it might never end: raises ``OSError``."""
+    found = file.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    return found.st_size
 
 
 def _map(file: Path, manifest: Manifest) -> memoryview | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
-import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,9 @@ from wordline.artifact.manifest import (
 )
 from wordline.artifact.records import to_json
 from wordline.errors import WordlineError
+
+#: Names from :func:`_new_folder`: artifacts half written, and old ones that stepped aside.
+_TEMPORARY = re.compile(r"\..+\.wl\.(old\.)?[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
@@ -74,29 +80,93 @@ def write_artifact(path: str | Path, contents: ArtifactContents) -> Path:
         WordlineError: "bad-artifact-name", "artifact-exists" (the target is something else), or "write-failed" (disk
             full, no permission). Nothing is left behind in any of these cases.
     """
-    target = check_target(path)
+    target = _named(path)
+    real = Path(os.path.realpath(target))  # a link stays, what it leads to is replaced
     temporary: Path | None = None
+    owner: int | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        temporary.chmod(0o777 & ~_umask())
+        real.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(real.parent):
+            _check_free(real)
+            _remove_abandoned(real.parent)
+            temporary = _new_folder(real.parent, f".{real.name}.")
+            owner = _lock(temporary, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _write_parts(temporary, contents)
-        _replace(temporary, target)
+        with _alone(real.parent):
+            _check_free(real)
+            _replace(temporary, real)
     except OSError as error:
-        raise WordlineError(
-            "write-failed",
-            f"the artifact cannot be written: {error.strerror or error}",
-            where=str(target),
-            remedy="free space or choose another folder, then repeat; nothing was left behind",
-        ) from error
+        raise _write_failed(target, error.strerror or str(error)) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+        if owner is not None:
+            os.close(owner)
     return target
+
+
+def _new_folder(parent: Path, prefix: str) -> Path:
+    """A folder of a name that nobody has, with the access rights that folders get here (``tempfile`` gives its own)."""
+    folder = parent / f"{prefix}{secrets.token_hex(6)}"
+    folder.mkdir()
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Within it no other process makes, replaces or clears artifacts in ``folder``, if its file system has locks."""
+    lock = _lock(folder, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock(folder: Path, kind: int) -> int | None:
+    """A descriptor whose lock ends with it, or with this process; None if it cannot be had."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, kind)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what processes that were killed while they wrote artifacts in ``folder`` have left there.
+
+    A writer holds a lock on its temporary folder, and the system releases it however the writer ends.
+    """
+    for left in folder.glob(".*.wl.*"):
+        if _TEMPORARY.fullmatch(left.name) is None or left.is_symlink() or not left.is_dir():
+            continue
+        lock = _lock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock is None:
+            continue
+        try:
+            if set(os.listdir(lock)) <= {MANIFEST, PROGRAM, WEIGHTS, TOKENIZER}:
+                shutil.rmtree(left, ignore_errors=True)
+        finally:
+            os.close(lock)
 
 
 def check_target(path: str | Path) -> Path:
     """The path, if an artifact may be written there (to ask before a long compilation); raises as writing does."""
+    target = _named(path)
+    folder = next(folder for folder in target.absolute().parents if folder.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+        raise _write_failed(target, f"{folder} is no folder that you may write to")
+    with _alone(target.parent):
+        _check_free(target)
+    return target
+
+
+def _named(path: str | Path) -> Path:
     target = Path(path)
     if target.suffix != ".wl":
         raise WordlineError(
@@ -104,6 +174,10 @@ def check_target(path: str | Path) -> Path:
             f"the artifact name {target.name!r} does not end in .wl",
             remedy=f"write {target.name}.wl",
         )
+    return target
+
+
+def _check_free(target: Path) -> None:
     if target.exists() and not (target / MANIFEST).is_file():
         raise WordlineError(
             "artifact-exists",
@@ -111,7 +185,15 @@ def check_target(path: str | Path) -> Path:
             where=str(target),
             remedy="choose another name, or remove it",
         )
-    return target
+
+
+def _write_failed(target: Path, why: str) -> WordlineError:
+    return WordlineError(
+        "write-failed",
+        f"the artifact cannot be written: {why}",
+        where=str(target),
+        remedy="free space or choose another folder, then repeat; nothing was left behind",
+    )
 
 
 def _write_parts(folder: Path, contents: ArtifactContents) -> None:
@@ -175,7 +257,7 @@ def _replace(temporary: Path, target: Path) -> None:
     except OSError:
         if not target.is_dir():
             raise
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    old = _new_folder(target.parent, f".{target.name}.old.")
     try:
         target.rename(old)
         try:
@@ -185,9 +267,3 @@ def _replace(temporary: Path, target: Path) -> None:
             raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

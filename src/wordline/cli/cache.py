@@ -13,7 +13,7 @@ from pathlib import Path
 
 import wordline
 from wordline import knobs
-from wordline.artifact import Artifact, open_artifact, write_artifact
+from wordline.artifact import Artifact, check_target, open_artifact, write_artifact
 from wordline.errors import WordlineError
 from wordline.files import write_text
 from wordline.machines import Machine
@@ -36,6 +36,7 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
             return open_artifact(path, machine)
         except WordlineError as error:
             progress(f"the cached artifact cannot be used ({error.what})")
+    check_target(path)
     progress("loading the compiler")
     from wordline.compiler.pipeline import compile_model
 

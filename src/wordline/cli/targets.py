@@ -61,6 +61,12 @@ def model_path(text: str | None) -> Path:
             f"there is no model or artifact {text!r}",
             remedy="give a .gguf file, a model folder with config.json, a config.json, or a .wl folder",
         )
+    if not (path.is_file() or path.is_dir()):
+        raise WordlineError(
+            "model-not-found",
+            f"{text!r} is neither a file nor a folder",
+            remedy="give a .gguf file, a model folder with config.json, a config.json, or a .wl folder",
+        )
     return path
 
 
