@@ -13,6 +13,7 @@ from wordline.isa.declare import Engine
 from wordline.isa.disassemble import disassemble
 from wordline.isa.instruction import make
 from wordline.isa.program import Program, Stream
+from wordline.isa.provenance import Range
 
 ISA = instruction_set("gddr6-aim")
 
@@ -65,9 +66,9 @@ def test_provenance_precedes_its_range() -> None:
           }
     """
     provenance = [
-        (0, 0, 0, "linear", "gemv", "model.py:12"),
-        (0, 2, 2, "softmax", "vector", ""),
-        (1, 0, 0, "not", "this", "stream"),
+        Range(0, 0, 0, "linear", "gemv", "model.py:12"),
+        Range(0, 2, 2, "softmax", "vector", ""),
+        Range(1, 0, 0, "not", "this", "stream"),
     ]
     expected = """\
         stream channel mask=0x1

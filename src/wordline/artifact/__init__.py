@@ -2,6 +2,7 @@
 
 from wordline.artifact.artifact import Artifact, open_artifact
 from wordline.artifact.manifest import (
+    LOGITS_BYTES,
     ArgumentNames,
     Entry,
     Envelope,
@@ -12,14 +13,15 @@ from wordline.artifact.manifest import (
     MemoryMap,
     ModelInfo,
     Part,
-    Range,
     ScratchAllocation,
     TokenizerInfo,
     WeightPlacement,
 )
 from wordline.artifact.write import ArtifactContents, EntryContents, check_target, write_artifact
+from wordline.isa.provenance import Range
 
 __all__ = [
+    "LOGITS_BYTES",
     "ArgumentNames",
     "Artifact",
     "ArtifactContents",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wordline.artifact.manifest import (
     ENTRY_ALIGNMENT,
+    LOGITS_BYTES,
     PROGRAM,
     TOKENIZER,
     WEIGHTS,
@@ -16,8 +17,6 @@ from wordline.isa import instruction_set
 from wordline.isa.declare import LENGTH_BITS, OPCODE_BITS
 from wordline.isa.program import split_image
 from wordline.machines import Machine
-
-LOGITS_BYTES = {"bf16": 2, "f32": 4}
 
 
 def check_manifest(manifest: Manifest, machine: Machine, program: bytes) -> str:

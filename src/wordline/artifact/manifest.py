@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wordline.isa.provenance import Range
+
 SCHEMA = 2
 MANIFEST, PROGRAM, WEIGHTS, TOKENIZER = "manifest.json", "program.bin", "weights.bin", "tokenizer.json"
 ENTRY_ALIGNMENT = 64
@@ -58,21 +60,6 @@ class ModelInfo:
     sha256: str | None
     parameters: int
     shape: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Range:
-    """Instructions ``first`` to ``last`` (inclusive) of a stream and the operation they come from.
-
-    ``kind`` groups operations in reports ("linear", "attention", "vector", ...); ``loc`` is the place in the model.
-    """
-
-    stream: int
-    first: int
-    last: int
-    op: str
-    kind: str
-    loc: str
 
 
 @dataclass(frozen=True)
@@ -168,9 +155,13 @@ class MemoryMap:
     envelope: tuple[Envelope, ...]
 
 
+LOGITS_BYTES = {"bf16": 2, "f32": 4}
+"""Bytes of an element, by the formats that logits may have."""
+
+
 @dataclass(frozen=True)
 class LogitsOutput:
-    """How logits arrive at the host: ``padded`` elements of ``dtype`` (bf16, f32); the first ``vocab`` count."""
+    """How logits arrive at the host: ``padded`` elements of ``dtype``; the first ``vocab`` count."""
 
     dtype: str
     vocab: int

@@ -33,11 +33,11 @@ from wordline.artifact.manifest import (
     MemoryMap,
     ModelInfo,
     Part,
-    Range,
     TokenizerInfo,
 )
 from wordline.artifact.records import to_json
 from wordline.errors import WordlineError
+from wordline.isa.provenance import Range
 
 #: Names from :func:`_new_folder`: artifacts half written, and old ones that stepped aside.
 _TEMPORARY = re.compile(r"\..+\.wl\.(old\.)?[0-9a-f]{12}")

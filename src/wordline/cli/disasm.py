@@ -35,8 +35,7 @@ def run(args: argparse.Namespace) -> int:
     program = artifact.program(args.entry)
     provenance = artifact.manifest.entries[args.entry].provenance
     if args.op is None:
-        notes = [(r.stream, r.first, r.last, r.op, r.kind, r.loc) for r in provenance]
-        print(disassemble(program, notes), end="")
+        print(disassemble(program, provenance), end="")
         return 0
     chosen = [r for r in provenance if args.op in r.op or args.op in r.kind]
     if not chosen:

@@ -21,6 +21,7 @@ from wordline.errors import WordlineError
 from wordline.isa.declare import Engine, InstructionSet
 from wordline.isa.instruction import Instr, make
 from wordline.isa.program import Program, Stream
+from wordline.isa.provenance import Range
 from wordline.machines import Machine
 
 FIRST_FREE_REGISTER = 2
@@ -29,24 +30,12 @@ CHANNEL_REGISTER = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Instructions ``first .. last`` (inclusive) of stream number ``stream`` come from ``op``, by way of ``task``."""
-
-    stream: int
-    first: int
-    last: int
-    op: str
-    kind: str
-    loc: str
-    task: str
-
-
-@dataclass(frozen=True, slots=True)
 class GeneratedProgram:
-    """The device program, and which of its instructions come from where."""
+    """The device program, and where its instructions come from; ``tasks`` has the name of each range's task."""
 
     program: Program
     provenance: tuple[Range, ...]
+    tasks: tuple[str, ...]
 
 
 def generate(
@@ -58,6 +47,7 @@ def generate(
     engines = [engine for engine in Engine if any(task.engine is engine for task in tasks)]
     instrs: dict[Engine, list[Instr]] = {engine: [] for engine in engines}
     ranges: list[Range] = []
+    names: list[str] = []
     for index, task in enumerate(tasks):
         items = _with_synchronisation(task, sync, index)
         registers = allocate_registers(items, machine.command_processor.registers, task)
@@ -65,12 +55,13 @@ def generate(
         stream = instrs[task.engine]
         first = len(stream)
         stream.extend(encoder.items(items))
-        ranges.append(
-            Range(engines.index(task.engine), first, len(stream) - 1, task.op, task.kind, task.loc, task.name)
-        )
+        if len(stream) > first:
+            place = engines.index(task.engine)
+            ranges.append(Range(place, first, len(stream) - 1, task.op, task.kind, task.loc))
+            names.append(task.name)
     channels = (1 << machine.organisation.channels) - 1
     streams = tuple(Stream(e, channels if e is Engine.CHANNEL else 0, tuple(instrs[e])) for e in engines)
-    return GeneratedProgram(Program(isa, streams), tuple(r for r in ranges if r.last >= r.first))
+    return GeneratedProgram(Program(isa, streams), tuple(ranges), tuple(names))
 
 
 def _with_synchronisation(task: Task, sync: Synchronisation, index: int) -> tuple[Item, ...]:

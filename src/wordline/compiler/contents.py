@@ -20,7 +20,6 @@ from wordline.artifact import (
     MachineRef,
     MemoryMap,
     ModelInfo,
-    Range,
     ScratchAllocation,
     TokenizerInfo,
     WeightPlacement,
@@ -38,8 +37,8 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
     """Everything that the artifact holds. Weights are packed when they are written."""
     machine, lowered = compiled.machine, compiled.lowered
     kv = lowered.kv
-    provenance = tuple(Range(r.stream, r.first, r.last, r.op, r.kind, r.loc) for r in compiled.generated.provenance)
-    entry = EntryContents(compiled.generated.program.to_bytes(), ARGUMENTS, ARGUMENT_WORDS, provenance)
+    generated = compiled.generated
+    entry = EntryContents(generated.program.to_bytes(), ARGUMENTS, ARGUMENT_WORDS, generated.provenance)
     memory = MemoryMap(
         compiled.weight_rows,
         tuple(_placements(compiled)),

@@ -92,6 +92,4 @@ def _scratch(plan: ScratchPlan, tasks: list[Task]) -> str:
 
 
 def _program(compiled: Compiled) -> str:
-    generated = compiled.generated
-    ranges = [(r.stream, r.first, r.last, r.op, r.kind, r.loc) for r in generated.provenance]
-    return disassemble(generated.program, ranges)
+    return disassemble(compiled.generated.program, compiled.generated.provenance)

@@ -119,8 +119,8 @@ class _Times:
 
     def __init__(self, compiled: Compiled, result: TimingResult) -> None:
         self._tck = result.tck_ns
-        ranges = compiled.generated.provenance
-        by_task = result.split(Span(r.stream, r.first, r.last, r.task) for r in ranges)
+        ranges, tasks = compiled.generated.provenance, compiled.generated.tasks
+        by_task = result.split(Span(r.stream, r.first, r.last, task) for r, task in zip(ranges, tasks, strict=True))
         by_op = result.split(Span(r.stream, r.first, r.last, r.op) for r in ranges)
         self._task = {time.label: time for time in by_task}
         self._op = {time.label: time for time in by_op}

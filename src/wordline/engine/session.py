@@ -9,8 +9,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from wordline.artifact import ArgumentNames, Artifact
-from wordline.artifact.check import LOGITS_BYTES
+from wordline.artifact import LOGITS_BYTES, ArgumentNames, Artifact
 from wordline.errors import WordlineError
 from wordline.runtime import Completion, ResidentModel
 from wordline.runtime.memory import row_ranges

@@ -21,9 +21,7 @@ from wordline.isa.controller.vector import OP_BY_CODE
 from wordline.isa.declare import AffineWord, Bits, Engine, Word
 from wordline.isa.instruction import GroupEntry, Instr, Packed
 from wordline.isa.program import Program, Stream
-
-#: (stream, first instruction, last instruction, operation, kind, source location), as the compiler records it.
-Provenance = Sequence[tuple[int, int, int, str, str, str]]
+from wordline.isa.provenance import Range
 
 INDENT = "  "
 
@@ -128,14 +126,15 @@ def disassemble_stream(stream: Stream, provenance: dict[int, str] | None = None)
     return lines
 
 
-def disassemble(program: Program, provenance: Provenance = ()) -> str:
+def disassemble(program: Program, provenance: Sequence[Range] = ()) -> str:
     """The whole program as text; with ``provenance``, each range is preceded by the source operation it comes from."""
     lines: list[str] = []
     for number, stream in enumerate(program.streams):
         comments: dict[int, str] = {}
-        for of, first, _last, operation, kind, location in provenance:
-            if of == number:
-                note = f"{operation} [{kind}] {location}".rstrip()
-                comments[first] = f"{comments[first]}; {note}" if first in comments else note
+        for source in provenance:
+            if source.stream == number:
+                note = f"{source.op} [{source.kind}] {source.loc}".rstrip()
+                before = comments.get(source.first)
+                comments[source.first] = note if before is None else f"{before}; {note}"
         lines += disassemble_stream(stream, comments)
     return "\n".join(lines) + "\n"

@@ -83,7 +83,7 @@ Result = Store | Reduction
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredGroup:
     """Passes of a group and what they cost in cycles."""
 
     items: tuple[PassItem, ...]
@@ -187,7 +187,7 @@ def address(space: Space, tensor: ScratchTensor, index: Form) -> Form:
     return space.join(forms, [stride for _, stride in tensor.dims], tensor.offset)
 
 
-def lower(machine: Machine, results: Sequence[Result], stored: Stored, loop: str) -> Lowered:
+def lower(machine: Machine, results: Sequence[Result], stored: Stored, loop: str) -> LoweredGroup:
     """Passes that compute ``results`` together from what is in memory. ``loop`` prefixes the names of loop registers.
 
     Raises:
@@ -273,7 +273,7 @@ def _ragged_cut(store: Store, stored: Stored) -> int | None:
     return None
 
 
-def _padded(machine: Machine, stores: Sequence[Store], items: tuple[PassItem, ...], covered: int) -> Lowered:
+def _padded(machine: Machine, stores: Sequence[Store], items: tuple[PassItem, ...], covered: int) -> LoweredGroup:
     """``items``, and a pass that zeroes what padding the store has not covered."""
     for store in stores:
         target, first = store.target, max(covered, store.target.elements)
@@ -289,7 +289,7 @@ def _padded(machine: Machine, stores: Sequence[Store], items: tuple[PassItem, ..
                 every_channel=target.replicated,
             )
             items = (*items, fill.build())
-    return Lowered(items, passes_cycles(machine, items))
+    return LoweredGroup(items, passes_cycles(machine, items))
 
 
 @dataclass

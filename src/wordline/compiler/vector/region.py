@@ -15,7 +15,7 @@ from wordline.compiler.kernel.passes import ScalarSource, SharedScalar, VectorBl
 from wordline.compiler.kernel.scratch import ScratchTensor, contiguous, sharded
 from wordline.compiler.kernel.symbols import SharedRegister
 from wordline.compiler.vector.expression import Expressions, Node, RegionInput, Shape, import_ops
-from wordline.compiler.vector.lowering import Infeasible, Lowered, Reduction, Result, Store, lower
+from wordline.compiler.vector.lowering import Infeasible, LoweredGroup, Reduction, Result, Store, lower
 from wordline.errors import WordlineError
 from wordline.graph.ir import Op, Value
 from wordline.machines.machine import Machine
@@ -98,7 +98,7 @@ class _Step:
 @dataclass
 class _Group:
     results: tuple[Result, ...]
-    lowered: Lowered
+    lowered: LoweredGroup
     steps: list[_Step]
 
 
@@ -145,7 +145,7 @@ class _Search:
     places: dict[Node, ScratchTensor | ScalarSource] = field(default_factory=dict)
     detached: set[Node] = field(default_factory=set)
     """Nodes kept in a contiguous temporary because the place they are demanded in suits no pass."""
-    _lowered: dict[object, Lowered | Infeasible] = field(default_factory=dict)
+    _lowered: dict[object, LoweredGroup | Infeasible] = field(default_factory=dict)
 
     def code(self) -> VectorCode:
         extra: frozenset[Node] = frozenset()
@@ -280,13 +280,13 @@ class _Search:
         groups: list[_Group] = []
         for step in self._steps(extra):
             stored = self._available(groups, len(groups))
-            alone: Lowered | None = None
+            alone: LoweredGroup | None = None
             reason = Infeasible()
             try:
                 alone = self._lower((step.result,), stored)
             except Infeasible as found:
                 reason = found
-            best: tuple[int, int, Lowered] | None = None
+            best: tuple[int, int, LoweredGroup] | None = None
             for at, group in enumerate(groups):
                 if group.results[0].body.size != step.result.body.size:
                     continue
@@ -319,7 +319,7 @@ class _Search:
                         stored[step.provides] = self._place(step.provides)
         return stored
 
-    def _lower(self, results: tuple[Result, ...], stored: dict[Node, ScratchTensor | ScalarSource]) -> Lowered:
+    def _lower(self, results: tuple[Result, ...], stored: dict[Node, ScratchTensor | ScalarSource]) -> LoweredGroup:
         below: set[Node] = set()
         for result in results:
             below |= _below(result.body, stored)
