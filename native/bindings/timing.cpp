@@ -143,8 +143,9 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro(
             "causes",
             [](const StreamTiming& s) {
-                return table(s.causes.size(), wordline::n_causes,
-                             [&](std::size_t row, std::int64_t* out) { std::copy(s.causes[row].begin(), s.causes[row].end(), out); });
+                const std::vector<wordline::CauseCycles> causes = s.all_causes();
+                return table(causes.size(), wordline::n_causes,
+                             [&](std::size_t row, std::int64_t* out) { std::copy(causes[row].begin(), causes[row].end(), out); });
             },
             nb::rv_policy::automatic, "Cycles [instructions, CAUSES], summed over the channels; channel streams.");
 

@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <type_traits>
 
 #include "wordline/channel_timing.hpp"
 
@@ -192,11 +189,21 @@ Cause ChannelTiming::step_cause(DramCommand step, DramCommand command, std::int3
     return opens && refreshed_row_[representative] == row ? Cause::refresh : Cause::row_turn;
 }
 
+// Whether a refresh is forced before a command may issue in this cycle.
+bool ChannelTiming::refresh_due(std::int64_t cycle) {
+    if (due_ <= cycle) [[unlikely]] {
+        lowest_shift_ = highest_shift_ = 0;
+        return true;
+    }
+    keep_before_refresh(cycle);
+    return false;
+}
+
 // Issues one command at its earliest cycle; false if a forced refresh came first, after which everything has to be looked at again.
 bool ChannelTiming::try_issue(DramCommand command, std::int32_t bank, std::int32_t row, Cause own) {
     const Ready r = ready(command, bank, own);
     const std::int64_t at = std::max(now_, r.at);
-    if (due_ <= at) [[unlikely]] {
+    if (refresh_due(at)) [[unlikely]] {
         refresh();
         return false;
     }
@@ -225,7 +232,7 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
         }
         const Ready r = ready(command, bank, own);
         const std::int64_t first = std::max(now_, r.at);
-        if (due_ <= first) [[unlikely]] {
+        if (refresh_due(first)) [[unlikely]] {
             refresh();
             continue;
         }
@@ -233,6 +240,7 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
         const bool alone = step_bursts_ || command == DramCommand::wra16;  // WRA16 closes its row
         const std::int64_t count = alone ? 1 : std::min(remaining, until_due);
         const std::int64_t last = first + (count - 1) * pitch;
+        keep_before_refresh(last);
         if (registers) {
             enter_visit(own);
         }
@@ -259,7 +267,7 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
 
 void ChannelTiming::open_rows(DramCommand command, std::int32_t bank, std::int32_t row) {
     for (;;) {
-        if (due_ <= now_) [[unlikely]] {
+        if (refresh_due(now_)) [[unlikely]] {
             refresh();
             continue;
         }
@@ -278,7 +286,7 @@ void ChannelTiming::open_rows(DramCommand command, std::int32_t bank, std::int32
 
 void ChannelTiming::close_rows(DramCommand command, std::int32_t bank) {
     for (;;) {
-        if (due_ <= now_) [[unlikely]] {
+        if (refresh_due(now_)) [[unlikely]] {
             refresh();
             continue;
         }
@@ -295,14 +303,16 @@ void ChannelTiming::close_rows(DramCommand command, std::int32_t bank) {
 
 void ChannelTiming::explicit_refresh() {
     for (;;) {
-        if (due_ <= now_) [[unlikely]] {
+        if (refresh_due(now_)) [[unlikely]] {
             refresh();
             continue;
         }
-        const std::int64_t debt = now_ / t_.nREFI - refreshes_;
-        if (!refresh_rules_.enabled || debt <= -std::int64_t{refresh_rules_.pull_in}) {
+        const std::int64_t wanted = (refreshes_ - refresh_rules_.pull_in + 1) * t_.nREFI;  // from this cycle on the debt is above -pull_in
+        if (!refresh_rules_.enabled || now_ < wanted) {
+            highest_shift_ = refresh_rules_.enabled ? std::min(highest_shift_, wanted - 1 - now_) : highest_shift_;
             return no_operation();
         }
+        lowest_shift_ = std::max(lowest_shift_, wanted - now_);
         DramCommand step = open_banks_ > 0 ? DramCommand::prea : DramCommand::refab;
         if (register_mode_ && !rules_.row_commands_in_register_mode) {
             step = DramCommand::tmod;
@@ -316,7 +326,7 @@ void ChannelTiming::explicit_refresh() {
 
 void ChannelTiming::explicit_mode(bool register_mode) {
     for (;;) {
-        if (due_ <= now_) [[unlikely]] {
+        if (refresh_due(now_)) [[unlikely]] {
             refresh();
             continue;
         }
@@ -396,46 +406,6 @@ ChannelSummary ChannelTiming::finish() {
     summary.causes[static_cast<std::size_t>(Cause::refresh)] += summary.refresh_charge;
     summary.commands = commands_;
     return summary;
-}
-
-// --- taking over what another channel did --------------------------------------------------------------------------------------------
-
-bool ChannelTiming::continues_like(const ChannelState& other) const {
-    const bool landing = landed_ > now_;
-    if (now_ != other.now_ || due_ != other.due_ || refreshes_ != other.refreshes_ || landing != (other.landed_ > other.now_) ||
-        (landing && (landed_ != other.landed_ || landing_cause_ != other.landing_cause_ || landing_instruction_ != other.landing_instruction_)) ||
-        register_mode_ != other.register_mode_ || visit_cause_ != other.visit_cause_ || activation_cause_ != other.activation_cause_ ||
-        entry_cycles_ != other.entry_cycles_ || (entry_cycles_ != 0 && entry_instruction_ != other.entry_instruction_) ||
-        common_row_ != other.common_row_ || open_banks_ != other.open_banks_ || row_.values != other.row_.values ||
-        refreshed_row_.values != other.refreshed_row_.values) {
-        return false;
-    }
-    // The history holds cycles only; what lies behind the horizon is all the same.
-    static_assert(std::is_trivially_copyable_v<History> && std::has_unique_object_representations_v<History>);
-    if (std::memcmp(&last_, &other.last_, sizeof(History)) == 0) {
-        return true;
-    }
-    using Cycles = std::array<std::int64_t, sizeof(History) / sizeof(std::int64_t)>;
-    const auto mine = std::bit_cast<Cycles>(last_), theirs = std::bit_cast<Cycles>(other.last_);
-    const std::int64_t far = now_ - horizon_;
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-        if (mine[i] != theirs[i] && (mine[i] > far || theirs[i] > far)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-void ChannelTiming::follow(const ChannelState& start, const ChannelState& end) {
-    const CauseCycles causes = causes_;
-    const auto commands = commands_;
-    static_cast<ChannelState&>(*this) = end;
-    for (std::size_t i = 0; i < n_causes; ++i) {
-        causes_[i] = causes[i] + end.causes_[i] - start.causes_[i];
-    }
-    for (std::size_t i = 0; i < n_dram_commands; ++i) {
-        commands_[i] = commands[i] + end.commands_[i] - start.commands_[i];
-    }
 }
 
 // --- state -------------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ void LoadedWords::note(std::int64_t address, std::int32_t value, std::uint8_t sh
     words_.push_back({address, value >> shift, shift});
 }
 
-StreamMemo::StreamMemo(const Stream& stream) : analysis_(find_segments(stream)), parts_(analysis_.segments.size()) {}
+StreamMemo::StreamMemo(const Stream& stream)
+    : analysis_(find_segments(stream)), parts_(analysis_.segments.size()), shapes_(analysis_.shapes) {}
 
 void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int64_t>& inputs) const {
     inputs.assign(1, argument_base);
@@ -27,7 +28,7 @@ void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const 
 const Course& StreamMemo::add_course(std::size_t index, Course course) {
     const auto size = [](const Course& c) {
         return sizeof(Course) + c.inputs.size() * sizeof(std::int64_t) + c.loads.bytes() + c.serial.busy.size() * sizeof(c.serial.busy[0]) +
-               c.serial.signals.size() * sizeof(c.serial.signals[0]);
+               c.serial.signals.size() * sizeof(c.serial.signals[0]) + c.rows.size() * sizeof(std::int32_t);
     };
     Courses& courses = parts_[index].courses[digest(course.inputs)];
     bytes_ += size(course);
@@ -41,8 +42,8 @@ const Course& StreamMemo::add_course(std::size_t index, Course course) {
     return *oldest;
 }
 
-std::uint32_t StreamMemo::path_number(std::size_t index, const std::vector<std::int32_t>& path) {
-    Part& part = parts_[index];
+std::uint32_t StreamMemo::path_number(std::uint32_t shape, const std::vector<std::int32_t>& path) {
+    Shape& part = shapes_[shape];
     std::vector<std::uint32_t>& numbers = part.path_numbers[digest<std::int32_t>(path)];
     for (const std::uint32_t number : numbers) {
         if (part.paths[number] == path) {
@@ -54,26 +55,36 @@ std::uint32_t StreamMemo::path_number(std::size_t index, const std::vector<std::
     return numbers.emplace_back(static_cast<std::uint32_t>(part.paths.size() - 1));
 }
 
-SegmentRun* StreamMemo::find_run(std::size_t index, std::uint32_t path, const ChannelTiming& timing) {
-    const auto found = parts_[index].runs.find(timing.state().digest() + path);
-    if (found != parts_[index].runs.end()) {
-        for (const std::unique_ptr<SegmentRun>& run : found->second) {
-            if (run->path == path && timing.continues_like(run->start)) {
-                return run.get();
-            }
+SegmentRun* StreamMemo::find_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, std::int64_t refresh_phase) {
+    const auto found = shapes_[shape].starts.find(outlook.digest() + path);
+    if (found == shapes_[shape].starts.end()) {
+        return nullptr;
+    }
+    for (const Start& start : found->second) {
+        if (start.path == path && start.outlook == outlook) {
+            const auto run = start.runs.lower_bound(refresh_phase);
+            return run != start.runs.end() && run->second->episode.low <= refresh_phase ? run->second.get() : nullptr;
         }
     }
     return nullptr;
 }
 
-SegmentRun& StreamMemo::add_run(std::size_t index, SegmentRun run) {
-    bytes_ += sizeof run + run.causes.size() * sizeof(CauseCharge) + run.signals.size() * sizeof(run.signals[0]);
-    auto& runs = parts_[index].runs[run.start.digest() + run.path];
-    return *runs.emplace_back(std::make_unique<SegmentRun>(std::move(run)));
+SegmentRun& StreamMemo::add_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, SegmentRun run) {
+    std::vector<Start>& starts = shapes_[shape].starts[outlook.digest() + path];
+    auto start = std::ranges::find_if(starts, [&](const Start& s) { return s.path == path && s.outlook == outlook; });
+    if (start == starts.end()) {
+        bytes_ += sizeof(Start);
+        start = starts.insert(starts.end(), Start{path, outlook, {}});
+    }
+    bytes_ += sizeof run + run.causes->size() * sizeof(CauseCharge) + run.signals.size() * sizeof(run.signals[0]);
+    std::unique_ptr<SegmentRun>& kept = start->runs[run.episode.high];
+    kept = std::make_unique<SegmentRun>(std::move(run));
+    return *kept;
 }
 
 void StreamMemo::clear() {
     parts_ = std::vector<Part>(parts_.size());
+    shapes_ = std::vector<Shape>(shapes_.size());
     bytes_ = 0;
 }
 

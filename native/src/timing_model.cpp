@@ -13,8 +13,9 @@ namespace wordline {
 namespace {
 
 constexpr std::uint8_t channel_number_register = 1;
-constexpr std::uint64_t longest_path = 1 << 18;          // instructions of a segment that is looked at ahead
-constexpr std::size_t longest_serial_run = 1 << 16;      // instructions of a vector segment that is kept
+constexpr std::uint64_t longest_path = 1 << 18;      // instructions of a segment that is looked at ahead
+constexpr std::size_t most_path_rows = 1 << 14;      // different rows of such a segment
+constexpr std::size_t longest_serial_run = 1 << 16;  // instructions of a vector segment that is kept
 
 // Cycles of a duration; a rounding error of the division does not cost a cycle.
 std::int64_t cycles_of(double ns, double tck_ns) { return static_cast<std::int64_t>(std::ceil(ns / tck_ns - 1e-9)); }
@@ -133,11 +134,12 @@ public:
     ChannelTiming& timing() { return timing_; }
     void record_signals() { signals_.clear(); }
     const std::vector<std::pair<int, std::int64_t>>& recorded_signals() const { return signals_; }
-    // Does what was done in a segment before.
-    void follow(const SegmentRun& run) {
-        timing_.follow(run.start, run.end);
+    // Does what was done in a segment before, on the rows of this channel's course.
+    void follow(const SegmentRun& run, std::span<const std::int32_t> rows, std::uint32_t first) {
+        const std::int64_t start = timing_.now();
+        timing_.follow(run.episode, rows, first);
         for (const auto& [signal, effect] : run.signals) {
-            increment(signal, effect);
+            increment(signal, start + effect);
         }
     }
 
@@ -176,32 +178,46 @@ public:
     bool wait(int, std::int32_t, std::uint32_t) { return false; }  // segments have none
     void signal(int, std::uint32_t) {}
     void scalar(Opcode opcode, std::uint32_t instruction) {
-        if (analysis_.varying[instruction].count) {  // a burst that comes here has no column
+        if (analysis_.path[instruction].count) {  // a burst that comes here has no column
             path.push_back(opcode == Opcode::Loop ? stream_.operations[instruction].operands[0].evaluate(registers->data()) : 0);
         }
     }
     void command(const ChannelCommand& c) {
-        const VaryingOperands& varying = analysis_.varying[c.instruction];
-        if (varying.count) {
+        const PathOperands& operands = analysis_.path[c.instruction];
+        if (operands.count) {
             path.push_back(c.count);
         }
-        if (varying.bank) {
+        if (operands.bank) {
             path.push_back(c.bank);
         }
-        if (varying.row) {
-            path.push_back(c.row);
+        if (operands.row) {
+            path.push_back(row_number(c.row));
         }
     }
     void pass(const PassCommand&) {}  // loading a program refuses these in a channel stream
     void transfer(const TransferCommand&) {}
 
     const Registers* registers = nullptr;
-    std::vector<std::int32_t> path;
+    std::vector<std::int32_t> path, rows;
     LoadedWords loads;
 
 private:
+    std::int32_t row_number(std::int32_t row) {
+        if (rows.empty() || row != last_row_) {
+            const auto [found, is_new] = numbers_.try_emplace(row, static_cast<std::int32_t>(rows.size()));
+            if (is_new) {
+                rows.push_back(row);
+            }
+            last_row_ = row;
+            last_number_ = found->second;
+        }
+        return last_number_;
+    }
+
     const Stream& stream_;
     const StreamSegments& analysis_;
+    std::unordered_map<std::int32_t, std::int32_t> numbers_;  // of rows
+    std::int32_t last_row_ = -1, last_number_ = -1;
 };
 
 // The vector unit or the link: one thing at a time.
@@ -288,24 +304,18 @@ private:
 struct Sharing {
     StreamMemo& memo;
     std::uint64_t submission;
+    std::vector<RepeatedCharges>& repeated;
     std::vector<CauseCycles> charges{};  // of the segment that is being recorded; all zero in between
-    std::vector<SegmentRun*> used{};     // each once
     std::vector<std::int64_t> inputs{};  // kept for its memory
 
-    void use(SegmentRun& run) {
-        if (run.submission != submission) {
+    // Segments of one shape may share a run; channels come to them one after the other.
+    void use(SegmentRun& run, std::uint32_t first) {
+        if (run.submission != submission || repeated[run.use].first != first) {
             run.submission = submission;
-            run.uses = 0;
-            used.push_back(&run);
+            run.use = repeated.size();
+            repeated.push_back({run.causes, first, 0});
         }
-        ++run.uses;
-    }
-    void add_causes(std::vector<CauseCycles>& causes) const {
-        for (const SegmentRun* const run : used) {
-            for (const CauseCharge& charge : run->causes) {
-                causes[charge.instruction][static_cast<std::size_t>(charge.cause)] += run->uses * charge.cycles;
-            }
-        }
+        ++repeated[run.use].times;
     }
 };
 
@@ -372,8 +382,12 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
         sharing.memo.set_too_long(at.segment);
         return nullptr;
     }
-    const std::uint32_t number = sharing.memo.path_number(at.segment, path.path);
-    return &sharing.memo.add_course(at.segment, {sharing.inputs, std::move(path.loads), ahead.registers(), number, {}});
+    if (path.rows.size() > most_path_rows) {
+        sharing.memo.set_too_long(at.segment);
+        return nullptr;
+    }
+    const std::uint32_t number = sharing.memo.path_number(segment.shape, path.path);
+    return &sharing.memo.add_course(at.segment, {sharing.inputs, std::move(path.loads), ahead.registers(), number, std::move(path.rows), {}});
 }
 
 template <>
@@ -390,35 +404,41 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
         return;
     }
     ChannelTiming& timing = sink.timing();
-    if (SegmentRun* const known = memo.find_run(segment, course->path, timing)) {
-        sink.follow(*known);
-        sharing.use(*known);
+    const ChannelOutlook outlook = timing.outlook(course->rows, part.first);
+    if (SegmentRun* const known = memo.find_run(part.shape, course->path, outlook, timing.refresh_phase())) {
+        sink.follow(*known, course->rows, part.first);
+        sharing.use(*known, part.first);
         ++shared_segments;
         runner.skip(part.last, course->end_registers, part.written);
         return;
     }
-    SegmentRun run{course->path, timing.state(), {}, {}, {}};
+    const ChannelTiming start = timing;
     sharing.charges.resize(submission.program.streams[static_cast<std::size_t>(runner.stream())].operations.size());
     CauseCycles* const causes = timing.charge_to(sharing.charges.data());
+    timing.begin_episode();
     sink.record_signals();
     finished = runner.run(part.last) == RunStatus::finished;
     timing.charge_to(causes);
-    run.end = timing.state();
-    run.signals = sink.recorded_signals();
+    std::vector<CauseCharge> charged;
     const auto take = [&](std::size_t instruction) {
         for (std::size_t cause = 0; cause < n_causes; ++cause) {
             if (const std::int64_t cycles = std::exchange(sharing.charges[instruction][cause], 0); cycles != 0) {
-                run.causes.push_back({static_cast<std::uint32_t>(instruction), static_cast<Cause>(cause), cycles});
+                charged.push_back({static_cast<std::int32_t>(instruction) - static_cast<std::int32_t>(part.first), static_cast<Cause>(cause), cycles});
             }
         }
     };
     for (std::size_t instruction = part.first; instruction < part.last; ++instruction) {
         take(instruction);
     }
-    if (run.start.entry_instruction() >= 0) {  // the visit that it opened may serve another purpose than was thought
-        take(static_cast<std::size_t>(run.start.entry_instruction()));
+    if (outlook.entry_cycles != 0) {  // the visit that a TMOD before has opened may serve another purpose than was thought
+        take(static_cast<std::size_t>(static_cast<std::int64_t>(part.first) + outlook.entry_instruction));
     }
-    sharing.use(memo.add_run(segment, std::move(run)));
+    SegmentRun run{timing.end_episode(start, course->rows, part.first), std::make_shared<const std::vector<CauseCharge>>(std::move(charged)),
+                   sink.recorded_signals()};
+    for (auto& [signal, effect] : run.signals) {
+        effect -= start.now();
+    }
+    sharing.use(memo.add_run(part.shape, course->path, outlook, std::move(run)), part.first);
 }
 
 template <>
@@ -434,7 +454,7 @@ void Runner<SerialSink>::go_through(Sharing& sharing) {
         runner.skip(part.last, course->end_registers, part.written);
         return;
     }
-    Course course{sharing.inputs, {}, {}, 0, {}};
+    Course course{sharing.inputs, {}, {}, 0, {}, {}};
     sink.record(course, memo.analysis().load_shift);
     finished = runner.run(part.last) == RunStatus::finished;
     sink.stop();
@@ -484,6 +504,17 @@ TimingModel::TimingModel(const Machine& machine) : machine_(machine) {
     }
 }
 
+std::vector<CauseCycles> StreamTiming::all_causes() const {
+    std::vector<CauseCycles> all = causes;
+    for (const RepeatedCharges& segment : repeated) {
+        for (const CauseCharge& charge : *segment.charges) {
+            const auto instruction = static_cast<std::size_t>(std::int64_t{segment.first} + charge.instruction);
+            all[instruction][static_cast<std::size_t>(charge.cause)] += segment.times * charge.cycles;
+        }
+    }
+    return all;
+}
+
 std::int64_t TimingModel::pass_cycles(const PassForm& form, std::int64_t n) const {
     const std::int64_t port = (n + machine_.vector_unit.lanes - 1) / machine_.vector_unit.lanes;
     const std::int64_t streaming = std::max<std::int64_t>(port * form.n_operands, form.has_result ? port : 0);
@@ -513,7 +544,8 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
     std::vector<Access>* const accesses = options.accesses ? &result.accesses : nullptr;
 
     // Segments are shared where nothing but the totals is asked for.
-    const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit;
+    const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit &&
+                       ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook();
     std::optional<TimingMemo> own_memo;
     if (share && memo == nullptr) {
         memo = &own_memo.emplace(program);
@@ -531,7 +563,7 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         timing.engine = stream.engine;
         std::size_t lanes = 1;
         if (share && stream.engine != Engine::link) {
-            sharing[s].emplace(memo->stream(s), memo->submission());
+            sharing[s].emplace(memo->stream(s), memo->submission(), timing.repeated);
         }
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
@@ -588,15 +620,15 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
                 result.channels[static_cast<std::size_t>(channel)] = summary;
             }
         }
-        if (sharing[s]) {
-            sharing[s]->add_causes(timing.causes);
-        }
         if (channels[s].size() == 1) {  // one simulation stood for all its channels
             const auto copies = static_cast<std::int64_t>(channels[s].front().numbers.size());
             for (CauseCycles& causes : timing.causes) {
                 for (std::int64_t& cycles : causes) {
                     cycles *= copies;
                 }
+            }
+            for (RepeatedCharges& repeated : timing.repeated) {
+                repeated.times *= copies;
             }
         }
         if (serial[s] != nullptr) {

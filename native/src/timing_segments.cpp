@@ -1,6 +1,7 @@
 #include "wordline/timing_segments.hpp"
 
 #include <algorithm>
+#include <map>
 #include <ranges>
 
 namespace wordline {
@@ -107,35 +108,62 @@ void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, 
     }
 }
 
-VaryingOperands varying_operands(const Operation& op) {
-    const auto v = [&op](std::size_t operand) { return varies(op.operands[operand]); };
-    switch (op.opcode) {
+constexpr std::int8_t none = -1;
+
+// Positions of the operands of a channel instruction that matter for time.
+struct TimedOperands {
+    std::int8_t count = none, bank = none, row = none;
+};
+
+TimedOperands timed_operands(Opcode opcode) {
+    switch (opcode) {
         case Opcode::Loop:
-            return {v(0), false, false};
+            return {0, none, none};
         case Opcode::Act:
         case Opcode::Wre:
-            return {false, v(0), v(1)};
+            return {none, 0, 1};
         case Opcode::Act16:
-            return {false, false, v(0)};
+            return {none, none, 0};
         case Opcode::Pre:
-            return {false, v(0), false};
+            return {none, 0, none};
         case Opcode::Mac16:
-            return {v(4), false, v(0)};
+            return {4, none, 0};
         case Opcode::Mac:
-            return {v(5), v(0), v(1)};
+            return {5, 0, 1};
         case Opcode::Rd:
         case Opcode::Wr:
-            return {v(3), v(0), v(1)};
+            return {3, 0, 1};
         case Opcode::Rdcp:
         case Opcode::Wrcp:
-            return {v(4), v(0), v(1)};
+            return {4, 0, 1};
         case Opcode::Wrgb:
         case Opcode::Wrmac16:
         case Opcode::Rdmac16:
-            return {v(1), false, false};
+            return {1, none, none};
         default:
             return {};
     }
+}
+
+// Instructions as far as they matter for time, but for what a path names.
+std::vector<std::int64_t> shape_of(const Stream& stream, const Segment& segment) {
+    std::vector<std::int64_t> shape;
+    for (std::uint32_t at = segment.first; at < segment.last; ++at) {
+        const Operation& op = stream.operations[at];
+        const TimedOperands timed = timed_operands(op.opcode);
+        const bool scalar = op.opcode != Opcode::Loop && isa::writes_register(op.opcode);  // all take one slot
+        shape.push_back(scalar ? 0 : static_cast<std::int64_t>(op.opcode) << 8 | op.field);
+        if (op.opcode == Opcode::Loop) {
+            shape.push_back(op.extra - at);
+        }
+        for (const std::int8_t position : {timed.count, timed.bank}) {
+            if (position != none) {
+                const isa::Affine& operand = op.operands[static_cast<std::size_t>(position)];
+                shape.push_back(varies(operand) ? std::int64_t{1} << 40 : operand.imm);
+            }
+        }
+    }
+    return shape;
 }
 
 }  // namespace
@@ -145,13 +173,15 @@ StreamSegments find_segments(const Stream& stream) {
     StreamSegments found;
     found.load_shift.resize(end);
     for (const Operation& op : stream.operations) {
-        found.varying.push_back(varying_operands(op));
+        const TimedOperands timed = timed_operands(op.opcode);
+        const auto names = [&op](std::int8_t position) { return position != none && varies(op.operands[static_cast<std::size_t>(position)]); };
+        found.path.push_back({names(timed.count), names(timed.bank), timed.row != none});
     }
     std::uint32_t live = 0;    // before the instruction last looked at
     std::uint32_t last = end;  // where a segment that begins after it ends
     std::uint32_t live_after_last = 0;
     const auto add = [&](std::uint32_t first) {
-        Segment segment{first, last, 0, 0};
+        Segment segment{first, last};
         bool independent = first < last;
         for (std::uint32_t i = first; i < last; ++i) {
             const Operation& op = stream.operations[i];
@@ -174,6 +204,13 @@ StreamSegments find_segments(const Stream& stream) {
     }
     add(0);
     std::ranges::reverse(found.segments);
+    if (stream.engine == Engine::channel) {
+        std::map<std::vector<std::int64_t>, std::uint32_t> shapes;
+        for (Segment& segment : found.segments) {
+            segment.shape = shapes.try_emplace(shape_of(stream, segment), static_cast<std::uint32_t>(shapes.size())).first->second;
+        }
+        found.shapes = static_cast<std::uint32_t>(shapes.size());
+    }
     return found;
 }
 

@@ -4,9 +4,11 @@
 // allow. `docs/timing.md` states the rules; every interval comes from the machine.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,8 @@ void check_timing_machine(const Machine& machine);
 // What the future of a channel depends on, and what it was charged so far: all of a ChannelTiming that changes.
 class ChannelState {
     friend class ChannelTiming;
+    friend struct ChannelOutlook;
+    friend struct ChannelEpisode;
 
     static constexpr std::size_t max_banks = 16;
 
@@ -95,6 +99,7 @@ class ChannelState {
         PerBank<std::int64_t> wr_group;
         std::array<std::int64_t, 4> activates;     // for nFAW, oldest first
     };
+    static constexpr std::size_t n_times = sizeof(History) / sizeof(std::int64_t);  // it holds nothing else
 
     std::int64_t now_ = 0;  // issue slot of the next instruction; all cycles before it are charged
     std::int64_t landed_ = 0;
@@ -115,16 +120,37 @@ class ChannelState {
     CauseCycles causes_{};
     std::int64_t refreshes_ = 0;
     std::array<std::int64_t, n_dram_commands> commands_{};
+};
 
-public:
-    std::int64_t now() const { return now_; }  // issue slot of the next instruction
-    // Where commands are charged that an instruction made pay in advance: the TMOD that opened the visit; -1: there is none.
-    std::int64_t entry_instruction() const { return entry_cycles_ != 0 ? std::int64_t{entry_instruction_} : -1; }
-    // Of what decides whether a channel continues like another.
-    std::uint64_t digest() const {
-        return static_cast<std::uint64_t>(now_) * 0x9E3779B97F4A7C15u ^ static_cast<std::uint64_t>(due_) * 0xC2B2AE3D27D4EB4Fu ^
-               static_cast<std::uint64_t>(common_row_ * 2 + (register_mode_ ? 1 : 0)) * 0x165667B19E3779F9u;
-    }
+// What the future of a channel depends on, up to shifts: cycles count from its present one, instructions from that which comes next, and rows are
+// numbered as a path names them. Refresh is left out, see ChannelTiming::refresh_phase().
+struct ChannelOutlook {
+    std::int64_t landing, entry_cycles;               // cycles until the last data land; ChannelState::entry_cycles_
+    std::int32_t landing_instruction, entry_instruction;
+    std::array<std::int32_t, ChannelState::n_times> ages;  // of the history; all the same from the horizon on
+    std::array<std::int16_t, ChannelState::max_banks> row, refreshed_row;  // closed_row, other_row, or a number
+    std::int32_t causes;  // of what lands, of the visit, of the activation: a byte each
+    std::int32_t register_mode;
+
+    static constexpr std::int16_t closed_row = -1, other_row = -2;
+
+    std::uint64_t digest() const;
+    bool operator==(const ChannelOutlook& other) const;
+};
+
+// What a channel did in a segment, for others to take over that start with an equal outlook, on an equal path, in a refresh phase from low to high.
+struct ChannelEpisode {
+    std::int64_t low, high;
+    ChannelState end;     // of the channel that did it
+    std::int64_t start;   // cycle in which it began
+    std::uint32_t first;  // instruction with which it began
+    std::int64_t refreshes;
+    CauseCycles causes;
+    std::array<std::int64_t, n_dram_commands> commands;
+    // Rows at the end, by the path's numbers; or as they were: open rows, and rows that a forced refresh had closed.
+    static constexpr std::int16_t own_row = -2, own_refreshed_row = -3;
+    std::array<std::int16_t, ChannelState::max_banks> row, refreshed_row;
+    std::int16_t common_row;
 };
 
 class ChannelTiming : private ChannelState {
@@ -142,14 +168,20 @@ public:
     void command(const ChannelCommand& command);
     // A burst of column or register commands, those that device programs do not have included.
     void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
-    using ChannelState::now;
-    const ChannelState& state() const { return *this; }
+    std::int64_t now() const { return now_; }  // issue slot of the next instruction
     // Charges instructions in another table from now on; returns the one so far.
     CauseCycles* charge_to(CauseCycles* instruction_causes) { return std::exchange(instruction_causes_, instruction_causes); }
-    // Whether the same instructions would issue in the same cycles, with the same causes, as on a channel in state `other`.
-    bool continues_like(const ChannelState& other) const;
-    // Does what took another channel, which this one continues like, from `start` to `end`; causes of instructions are left to the caller.
-    void follow(const ChannelState& start, const ChannelState& end);
+    // Outlook before instruction `first`, which begins a path that names these rows.
+    ChannelOutlook outlook(std::span<const std::int32_t> rows, std::uint32_t first) const;
+    // Cycles since the refreshes so far were due; all that a later forced refresh or a REF depends on. 0 without refresh.
+    std::int64_t refresh_phase() const { return refresh_rules_.enabled ? now_ - refreshes_ * t_.nREFI : 0; }
+    // Begins an episode; its end gives what has been done since, `start` being the state in between.
+    void begin_episode() { lowest_shift_ = -beyond, highest_shift_ = beyond; }
+    ChannelEpisode end_episode(const ChannelTiming& start, std::span<const std::int32_t> rows, std::uint32_t first) const;
+    // Does the same; causes of instructions are left to the caller.
+    void follow(const ChannelEpisode& episode, std::span<const std::int32_t> rows, std::uint32_t first);
+    // Whether outlooks can be told apart: the intervals of the machine are not absurdly long.
+    bool has_outlook() const { return horizon_ < (std::int64_t{1} << 30); }
     ChannelSummary finish();
 
 private:
@@ -193,6 +225,8 @@ private:
     bool prerequisite(DramCommand command, std::int32_t bank, std::int32_t row, DramCommand& step) const;
     bool row_prerequisite(bool all_banks, std::int32_t bank, std::int32_t row, DramCommand& step) const;
     Cause step_cause(DramCommand step, DramCommand command, std::int32_t bank, std::int32_t row) const;
+    bool refresh_due(std::int64_t cycle);
+    void keep_before_refresh(std::int64_t cycle) { highest_shift_ = std::min(highest_shift_, due_ - 1 - cycle); }
     bool try_issue(DramCommand command, std::int32_t bank, std::int32_t row, Cause own);
     void refresh();
     void refresh_step(DramCommand command);
@@ -212,6 +246,8 @@ private:
     std::int64_t horizon_;
     CauseCycles* instruction_causes_;
     std::vector<TraceEntry>* trace_;
+    // By how many cycles the episode might have begun earlier (negative) or later against refresh and gone the same way.
+    std::int64_t lowest_shift_ = 0, highest_shift_ = 0;
 };
 
 }  // namespace wordline

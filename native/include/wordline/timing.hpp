@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,10 +29,27 @@ struct Access {
     std::int32_t count, bank, row;  // bank and row are -1 where the command has none
 };
 
+struct CauseCharge {
+    std::int32_t instruction;
+    Cause cause;
+    std::int64_t cycles;
+};
+
+// What a segment was charged, as often as it was gone through.
+struct RepeatedCharges {
+    std::shared_ptr<const std::vector<CauseCharge>> charges;  // instructions count from `first`
+    std::uint32_t first;
+    std::int64_t times;
+};
+
 // What one stream did, by index of instruction.
 struct StreamTiming {
+    // Channel streams, summed over their channels; without tail and refresh charge. Computed when it is asked for.
+    std::vector<CauseCycles> all_causes() const;
+
     Engine engine = Engine::channel;
-    std::vector<CauseCycles> causes;   // channel streams, summed over their channels; without tail and refresh charge
+    std::vector<CauseCycles> causes;   // of all_causes(): what was charged outside segments that repeat
+    std::vector<RepeatedCharges> repeated;
     std::vector<std::int64_t> busy;    // vector and link streams: cycles that each instruction took
     std::int64_t end = 0;              // cycle after the last effect; channel streams: of the latest channel, refresh charge included
 };

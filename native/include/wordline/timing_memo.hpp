@@ -1,13 +1,15 @@
-// What earlier channels, and earlier submissions of the same program, did in the segments of its streams.
+// What earlier channels, earlier layers and earlier submissions of the same program did in the segments of its streams.
 //
-// A channel that reaches a segment looks up its path: how often loops repeat and which rows, banks and counts commands name, given registers
-// and memory. If a channel has gone that path from the same state before, it takes over what that one did, exactly. The vector unit has no state
-// but its clock; its segments are kept as durations.
+// A channel that reaches a segment looks up its course there, given registers and memory: the path, which says how often loops repeat and which
+// banks, counts and rows commands name, rows being numbered in order of appearance; and the rows themselves. If a channel has gone that path
+// before, through a segment of the same shape, with the same outlook, and in a phase of refresh in which refresh does the same, it takes over
+// what that one did, exactly. The vector unit has no state but its clock; its segments are kept as durations.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "wordline/channel_timing.hpp"
+#include "wordline/timing.hpp"
 #include "wordline/timing_segments.hpp"
 
 namespace wordline {
@@ -57,24 +60,18 @@ struct Course {
     std::vector<std::int64_t> inputs;
     LoadedWords loads;
     Registers end_registers;
-    std::uint32_t path = 0;  // channel streams
-    SerialRun serial;        // vector streams
-};
-
-struct CauseCharge {
-    std::uint32_t instruction;
-    Cause cause;
-    std::int64_t cycles;
+    std::uint32_t path = 0;          // channel streams
+    std::vector<std::int32_t> rows;  // channel streams: what the path's row numbers stand for
+    SerialRun serial;                // vector streams
 };
 
 // What one channel did in a segment.
 struct SegmentRun {
-    std::uint32_t path;
-    ChannelState start, end;
-    std::vector<CauseCharge> causes;
-    std::vector<std::pair<int, std::int64_t>> signals;  // signal, cycle of its effect
-    std::uint64_t submission = 0;                       // in which it was last taken over
-    std::int64_t uses = 0;                              // in that submission
+    ChannelEpisode episode;
+    std::shared_ptr<const std::vector<CauseCharge>> causes;  // instructions count from the first of the segment
+    std::vector<std::pair<int, std::int64_t>> signals;       // signal, cycle of its effect since the start
+    std::uint64_t submission = 0;                            // of its last use
+    std::size_t use = 0;                                     // number of that
 };
 
 // Of one stream.
@@ -104,11 +101,12 @@ public:
     }
     const Course& add_course(std::size_t index, Course course);
 
-    // The number of a path; equal paths have equal numbers.
-    std::uint32_t path_number(std::size_t index, const std::vector<std::int32_t>& path);
+    // The number of a path through segments of one shape; equal paths have equal numbers.
+    std::uint32_t path_number(std::uint32_t shape, const std::vector<std::int32_t>& path);
 
-    SegmentRun* find_run(std::size_t index, std::uint32_t path, const ChannelTiming& timing);
-    SegmentRun& add_run(std::size_t index, SegmentRun run);
+    // A run through a segment of this shape that a channel in this phase of refresh repeats; null if none is known.
+    SegmentRun* find_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, std::int64_t refresh_phase);
+    SegmentRun& add_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, SegmentRun run);
 
     // Segments that run for too long to be kept.
     bool too_long(std::size_t index) const { return parts_[index].too_long; }
@@ -124,12 +122,19 @@ private:
         std::vector<std::unique_ptr<Course>> known;
         std::size_t next = 0;  // to be replaced
     };
-    struct Part {
+    struct Part {  // by segment
         std::unordered_map<std::uint64_t, Courses> courses;
+        bool too_long = false;
+    };
+    struct Start {
+        std::uint32_t path;
+        ChannelOutlook outlook;
+        std::map<std::int64_t, std::unique_ptr<SegmentRun>> runs;  // by the highest refresh phase
+    };
+    struct Shape {
         std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> path_numbers;
         std::vector<std::vector<std::int32_t>> paths;
-        std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<SegmentRun>>> runs;
-        bool too_long = false;
+        std::unordered_map<std::uint64_t, std::vector<Start>> starts;
     };
 
     template <class T>
@@ -145,6 +150,7 @@ private:
 
     StreamSegments analysis_;
     std::vector<Part> parts_;
+    std::vector<Shape> shapes_;
     std::size_t bytes_ = 0;
 };
 

@@ -17,12 +17,13 @@ struct Segment {
     std::uint32_t first = 0, last = 0;
     std::uint32_t inputs = 0;   // registers whose value at `first` matters for what the segment does or leaves, bit by number
     std::uint32_t written = 0;  // registers that the segment may write
+    std::uint32_t shape = 0;    // channel streams: the same for segments that take the same time on the same path
 };
 
 using Registers = std::array<std::int32_t, 32>;
 
-// Which operands of a channel instruction matter for time and may differ from run to run.
-struct VaryingOperands {
+// Which operands of a channel instruction a path names: counts and banks that may differ from run to run, and every row.
+struct PathOperands {
     bool count = false, bank = false, row = false;
 };
 
@@ -31,7 +32,8 @@ struct StreamSegments {
     std::vector<Segment> segments;
     // By instruction. Loads of controller memory: of the value v only v >> shift matters.
     std::vector<std::uint8_t> load_shift;
-    std::vector<VaryingOperands> varying;  // channel streams; LOOPs count
+    std::vector<PathOperands> path;        // channel streams; LOOPs have a count
+    std::uint32_t shapes = 0;
 };
 
 StreamSegments find_segments(const Stream& stream);
