@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from benchmarks.reference_model import reference_model
 from wordline.artifact import Artifact
 from wordline.cli.cache import cached_artifact
 from wordline.cli.model_package import packaged_model
+from wordline.cli.output import print_json, print_tables, table
 from wordline.cli.progress import progress
 from wordline.compiler.pipeline import Progress, silent
 from wordline.engine import Session, Tokenizer, Want
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if args.json:
-        print(json.dumps({"text": TEXT.name, "model": path.name, "machine": MACHINE, **result.document()}, indent=2))
+        print_json({"text": TEXT.name, "model": path.name, "machine": MACHINE, **result.document()})
     else:
         print_result(result)
     return 0 if result.holds else 1
@@ -217,21 +217,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def print_result(result: Accuracy) -> None:
     """The table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"{result.positions} positions of {TEXT.name}, against transformers fp32", title_justify="left")
-    for name in ("", "mean KL, nats", "top-1 differs", "perplexity"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_row("transformers fp32", "", "", f"{result.reference_perplexity:.4f}")
+    rows = [["transformers fp32", "", "", f"{result.reference_perplexity:.4f}"]]
     for name, figures in (("transformers bf16", result.bf16), ("simulated device", result.device)):
-        table.add_row(
-            name, f"{figures.mean_kl:.3e}", f"{100 * figures.top1_disagreement:.3f} %", f"{figures.perplexity:.4f}"
-        )
-    table.add_row("device / bf16", f"{result.kl_ratio:.3f}", f"{result.top1_ratio:.3f}", "")
-    console = Console()
-    console.print(table)
-    console.print(f"bar: {BAR} for both; {'holds' if result.holds else 'MISSED'}")
+        differs = f"{100 * figures.top1_disagreement:.3f} %"
+        rows.append([name, f"{figures.mean_kl:.3e}", differs, f"{figures.perplexity:.4f}"])
+    rows.append(["device / bf16", f"{result.kl_ratio:.3f}", f"{result.top1_ratio:.3f}", ""])
+    title = f"{result.positions} positions of {TEXT.name}, against transformers fp32"
+    print_tables(
+        table(title, ["", "mean KL, nats", "top-1 differs", "perplexity"], rows),
+        f"bar: {BAR} for both; {'holds' if result.holds else 'MISSED'}",
+    )
 
 
 if __name__ == "__main__":

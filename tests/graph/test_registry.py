@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from wordline.graph.doc import operation_table, with_table
+from wordline.graph.document import operation_table, with_table
 from wordline.graph.opdef import ShapeError
 from wordline.graph.registry import REGISTRY, broadcast_shapes, infer, lookup
 from wordline.graph.types import SymDim, TensorType
@@ -182,7 +182,7 @@ def test_broadcasting_follows_numpy_and_keeps_symbols() -> None:
 
 def test_every_operation_is_documented(pytestconfig: pytest.Config) -> None:
     page = (pytestconfig.rootpath / "docs" / "graph.md").read_text()
-    assert with_table(page) == page, "run: python -m wordline.graph.doc docs/graph.md"
+    assert with_table(page) == page, "run: python -m wordline.graph.document docs/graph.md"
     assert all(definition.meaning.endswith(".") for definition in REGISTRY.values())
     assert operation_table().count("\n") == len(REGISTRY) + 1
     with pytest.raises(ValueError, match="no place"):

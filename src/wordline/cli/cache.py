@@ -14,6 +14,7 @@ from pathlib import Path
 import wordline
 from wordline import knobs
 from wordline.artifact import Artifact, check_target, open_artifact, write_artifact
+from wordline.cli.targets import model_stem
 from wordline.errors import WordlineError
 from wordline.files import write_text
 from wordline.machines import Machine
@@ -115,5 +116,4 @@ def _write_hashes(known: dict[str, str]) -> None:
 
 def _name(source: Path) -> str:
     """A readable part of the file name."""
-    stem = source.resolve().name if source.is_dir() else source.stem
-    return "".join(c if c.isalnum() or c in "-._" else "-" for c in stem)[:60]
+    return "".join(c if c.isalnum() or c in "-._" else "-" for c in model_stem(source))[:60]

@@ -8,7 +8,7 @@ from pathlib import Path
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
 from wordline.cli.output import print_json
 from wordline.cli.progress import progress
-from wordline.cli.targets import add_context_option, add_model_argument, is_artifact, model_path
+from wordline.cli.targets import add_context_option, add_model_argument, is_artifact, model_path, model_stem
 from wordline.errors import WordlineError
 
 NAME = "compile"
@@ -39,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
             f"{source} is an artifact, not a model",
             remedy="give the model that it was compiled from",
         )
-    stem = source.resolve().name if source.is_dir() else source.stem
-    target = check_target(args.output or f"{stem}.wl")
+    target = check_target(args.output or f"{model_stem(source)}.wl")
     with progress() as report:
         report("loading the compiler")
         from wordline.compiler.pipeline import compile_model

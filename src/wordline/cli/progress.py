@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A function to call with each new phase: a spinner on a terminal, otherwise a line a phase. Says nothing unless
-    called, and imports nothing then."""
+    """A function to call with each new phase: a spinner on a terminal, otherwise a line a phase.
+
+    Says nothing unless called, and imports nothing then.
+    """
     reporter = _Terminal() if sys.stderr.isatty() else _Lines()
     try:
         yield reporter

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wordline.cli.model_package import PACKAGE, packaged_model
-from wordline.cli.options import DEFAULT_MACHINE, add_machine_options, machine_of
+from wordline.cli.options import DEFAULT_MACHINE, add_machine_options, machine_of, positive
 from wordline.errors import WordlineError
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def add_context_option(parser: argparse.ArgumentParser) -> None:
     """``--context``."""
-    from wordline.cli.options import positive
-
     parser.add_argument(
         "--context", type=positive, metavar="TOKENS", help="longest sequence (default: the model's maximum)"
     )
@@ -68,6 +66,11 @@ def model_path(text: str | None) -> Path:
             remedy="give a .gguf file, a model folder with config.json, a config.json, or a .wl folder",
         )
     return path
+
+
+def model_stem(path: Path) -> str:
+    """The name of a model by its file or folder."""
+    return path.resolve().name if path.is_dir() else path.stem
 
 
 def device_of(args: argparse.Namespace, machine: Machine | None = None) -> DeviceSpec:

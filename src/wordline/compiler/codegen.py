@@ -18,15 +18,12 @@ from wordline.compiler.memory import ScratchPlan
 from wordline.compiler.synchronise import Synchronisation
 from wordline.compiler.vector.emit import pass_instruction
 from wordline.errors import WordlineError
+from wordline.isa.controller.control import CHANNEL_REGISTER, FIRST_WRITABLE_REGISTER
 from wordline.isa.declare import Engine, InstructionSet
 from wordline.isa.instruction import Instr, make
 from wordline.isa.program import Program, Stream
 from wordline.isa.provenance import Range
 from wordline.machines import Machine
-
-FIRST_FREE_REGISTER = 2
-"""r0 is zero, r1 the channel number."""
-CHANNEL_REGISTER = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def allocate_registers(items: Sequence[Item], registers: int, task: Task) -> Cal
 
     visit(items, ())
     numbers: dict[Register, int] = {CHANNEL: CHANNEL_REGISTER}
-    free = list(range(registers - 1, FIRST_FREE_REGISTER - 1, -1))
+    free = list(range(registers - 1, FIRST_WRITABLE_REGISTER - 1, -1))
     active: list[Register] = []
     for register in sorted(start, key=lambda r: start[r]):
         for old in [a for a in active if end[a] < start[register]]:
@@ -137,7 +134,7 @@ def allocate_registers(items: Sequence[Item], registers: int, task: Task) -> Cal
         if not free:
             raise WordlineError(
                 "registers",
-                f"task {task.name} needs more than the {registers - FIRST_FREE_REGISTER} registers of a stream",
+                f"task {task.name} needs more than the {registers - FIRST_WRITABLE_REGISTER} registers of a stream",
                 where=task.op,
             )
         numbers[register] = free.pop()

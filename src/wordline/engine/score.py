@@ -14,8 +14,11 @@ from wordline.errors import WordlineError
 
 @dataclass(frozen=True)
 class PositionScore:
-    """One input position: log of the sum of exp over all logits, the top logits (descending; equal ones by id), and
-    the logit of the input token that follows (None at the end)."""
+    """What the model says after one input position.
+
+    Log of the sum of exp over all logits, the top logits (descending; equal ones by id), and the logit of the input
+    token that follows (None at the end).
+    """
 
     logsumexp: float
     top_ids: list[int]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from wordline.artifact import LOGITS_BYTES, ArgumentNames, Artifact
 from wordline.errors import WordlineError
+from wordline.numerics.formats import bf16_bits_to_f32
 from wordline.runtime import Completion, ResidentModel
 from wordline.runtime.memory import row_ranges
 
@@ -181,7 +182,7 @@ class Session:
             return next_token, None
         if self._manifest.logits.dtype == "bf16":
             bits = self._logits.data.view(np.uint16)[: self._manifest.logits.vocab]
-            return next_token, (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            return next_token, bf16_bits_to_f32(bits)
         return next_token, self._logits.data.view(np.float32)[: self._manifest.logits.vocab].copy()
 
     def _check_alive(self) -> None:

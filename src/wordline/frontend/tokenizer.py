@@ -16,13 +16,16 @@ _SAMPLING = ("temperature", "top_k", "top_p", "repetition_penalty", "do_sample")
 
 
 class TokenizerFiles(TypedDict):
-    """Attributes:
-    tokenizer_json: the file that `tokenizers.Tokenizer.from_str` reads.
-    chat_template: jinja2 template over `messages`, `add_generation_prompt`, `bos_token`, `eos_token`; None without one.
-    bos_token: text of the begin-of-sequence token, None without one.
-    eos_token: text of the (first) end-of-sequence token, None without one.
-    eos_token_ids: tokens that end a generation.
-    generation: sampling defaults the model states, such as temperature and top_p; often empty.
+    """A tokenizer as the runtime takes it.
+
+    Attributes:
+        tokenizer_json: the file that `tokenizers.Tokenizer.from_str` reads.
+        chat_template: jinja2 template over `messages`, `add_generation_prompt`, `bos_token`, `eos_token`; None without
+            one.
+        bos_token: text of the begin-of-sequence token, None without one.
+        eos_token: text of the (first) end-of-sequence token, None without one.
+        eos_token_ids: tokens that end a generation.
+        generation: sampling defaults the model states, such as temperature and top_p; often empty.
     """
 
     tokenizer_json: str

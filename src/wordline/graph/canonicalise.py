@@ -20,8 +20,11 @@ _FOLD_GROWTH_LIMIT = 1 << 16
 
 
 def canonicalise(graph: Graph) -> Graph:
-    """The canonical form: constants folded, views merged, casts that change nothing and explicit broadcasts of
-    element-wise operands removed, rotations named, equal operations shared, dead ones dropped."""
+    """The canonical form.
+
+    Constants are folded, views merged, casts that change nothing and explicit broadcasts of element-wise operands
+    removed, rotations named, equal operations shared, dead ones dropped.
+    """
     return rebuild(graph, CANONICAL_RULES)
 
 

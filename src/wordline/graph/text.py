@@ -1,5 +1,8 @@
-"""Text form of graphs: MLIR's generic operation syntax. `print_graph` and `parse_graph` are inverse to each other,
-except that weights are named, not printed, and come back unbound."""
+"""Text form of graphs: MLIR's generic operation syntax.
+
+`print_graph` and `parse_graph` are inverse to each other, except that weights are named, not printed, and come back
+unbound.
+"""
 
 from __future__ import annotations
 

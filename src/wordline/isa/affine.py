@@ -15,6 +15,8 @@ from wordline.errors import WordlineError
 IMM_BITS = 24
 REGISTER_BITS = 5
 STRIDE_BITS = 15
+MAX_TERMS = 2
+"""Register terms of an operand."""
 IMM_RANGE = (-(1 << (IMM_BITS - 1)), (1 << (IMM_BITS - 1)) - 1)
 STRIDE_RANGE = (-(1 << (STRIDE_BITS - 1)), (1 << (STRIDE_BITS - 1)) - 1)
 
@@ -34,6 +36,7 @@ class Affine:
 
     @property
     def is_constant(self) -> bool:
+        """Whether it names no register."""
         return not self.terms
 
     def evaluate(self, registers: Sequence[int]) -> int:
@@ -43,9 +46,10 @@ class Affine:
 
     def encode(self) -> int:
         """The 64-bit word. Raises ``WordlineError`` when a part does not fit its field."""
-        if len(self.terms) > 2:
+        if len(self.terms) > MAX_TERMS:
             raise WordlineError(
-                "affine-terms", f"an affine operand has at most 2 register terms, got {len(self.terms)}: {self}"
+                "affine-terms",
+                f"an affine operand has at most {MAX_TERMS} register terms, got {len(self.terms)}: {self}",
             )
         if not IMM_RANGE[0] <= self.imm <= IMM_RANGE[1]:
             raise WordlineError("affine-range", f"immediate {self.imm} does not fit {IMM_BITS} bits: {self}")

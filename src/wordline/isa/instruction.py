@@ -30,8 +30,10 @@ GroupEntry = dict[str, Any]
 
 @dataclass(frozen=True)
 class Instr:
-    """``declaration`` with values: header ``fields``, ``words`` (an :class:`Affine` or a dict of bit fields each) and
-    ``groups``."""
+    """``declaration`` with values.
+
+    Header ``fields``, ``words`` (an :class:`Affine` or a dict of bit fields each), and the entries of ``groups``.
+    """
 
     declaration: Instruction
     fields: dict[str, int] = field(default_factory=dict)
@@ -173,10 +175,10 @@ def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], a
 
 def decode_all(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64]) -> list[Instr]:
     """Decode a whole stream."""
-    return list(iterate(isa, words))
+    return list(_iterate(isa, words))
 
 
-def iterate(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64]) -> Iterator[Instr]:
+def _iterate(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64]) -> Iterator[Instr]:
     at = 0
     while at < len(words):
         instr, at = decode(isa, words, at)

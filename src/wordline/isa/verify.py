@@ -12,14 +12,18 @@ from typing import NoReturn
 from wordline.errors import WordlineError
 from wordline.isa.affine import Affine
 from wordline.isa.bounds import Bounds
+from wordline.isa.controller.control import FIRST_WRITABLE_REGISTER
 from wordline.isa.controller.vector import (
+    DTYPES,
     FIRST_RESULT,
     FIRST_SCALAR,
     MAX_OPERANDS,
     MAX_OPERATIONS,
+    MAX_REDUCTIONS,
     MAX_SCALARS,
     OP_BY_CODE,
     REDUCTIONS,
+    RESULT_DTYPES,
     SCALAR_KINDS,
 )
 from wordline.isa.declare import Engine, OperandError
@@ -29,11 +33,6 @@ from wordline.isa.program import Program, Stream
 from wordline.machines import Machine
 
 RECOMPILE = "recompile the model for this machine"
-#: Registers that hold a constant from the start: zero and the channel number.
-FIXED_REGISTERS = 2
-RESULT_DTYPES = ("bf16", "f32")
-OPERAND_DTYPES = ("bf16", "f32", "i32")
-MAX_REDUCTIONS = 2
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,11 @@ def _check_instruction(place: _Place, engine: Engine, machine: Machine, bounds: 
         for register, _ in value.terms:
             if register >= processor.registers:
                 place.fail("bad-register", f"{name} reads r{register}, the machine has {processor.registers} registers")
-    if declaration.writes_register and not FIXED_REGISTERS <= instr.fields["rd"] < processor.registers:
+    if declaration.writes_register and not FIRST_WRITABLE_REGISTER <= instr.fields["rd"] < processor.registers:
         last = processor.registers - 1
-        place.fail("bad-register", f"r{instr.fields['rd']} cannot be written; r{FIXED_REGISTERS} to r{last} can")
+        place.fail(
+            "bad-register", f"r{instr.fields['rd']} cannot be written; r{FIRST_WRITABLE_REGISTER} to r{last} can"
+        )
     if declaration.name == "GETS":
         _check_shared(place, instr.fields["shared"], machine)
     if declaration.name == "VPASS":
@@ -174,7 +175,7 @@ def _check_pass(place: _Place, machine: Machine) -> None:
             place.fail("bad-pass", f"{user} uses value {number}, which does not exist there")
 
     for number, entry in enumerate(groups["operands"]):
-        if entry["layout"].get("dtype", 0) >= len(OPERAND_DTYPES):
+        if entry["layout"].get("dtype", 0) >= len(DTYPES):
             place.fail("bad-pass", f"operands[{number}] has an unknown element format")
     for number, entry in enumerate(groups["scalars"]):
         kind, source = entry["scalar"].get("kind", 0), entry["scalar"].get("value", 0)

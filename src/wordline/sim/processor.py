@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from wordline.isa.affine import Affine
 from wordline.isa.bounds import Bounds, check_range
+from wordline.isa.controller.control import CHANNEL_REGISTER, REGISTERS
 from wordline.isa.declare import Engine, Instruction, OperandError
 from wordline.isa.disassemble import format_head
 from wordline.isa.instruction import Instr
@@ -85,9 +86,9 @@ class Processor:
         self.stream = stream
         self.channel = channel
         self.position = 0
-        self.registers = [0] * 32
+        self.registers = [0] * REGISTERS
         if stream.engine is Engine.CHANNEL:
-            self.registers[1] = channel
+            self.registers[CHANNEL_REGISTER] = channel
         self._loops: list[list[int]] = []  # [rd, index, count, first, end]
         self._device = device
         self._submission = submission

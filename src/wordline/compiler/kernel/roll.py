@@ -12,10 +12,7 @@ from operator import sub
 
 from wordline.compiler.kernel.ir import Address, Command, Item, Loop, Operand
 from wordline.compiler.kernel.symbols import Linear, Register, linear
-from wordline.isa.affine import STRIDE_RANGE
-
-MAX_TERMS = 2
-"""Register terms an operand can carry (instruction-set rule)."""
+from wordline.isa.affine import MAX_TERMS, STRIDE_RANGE
 
 
 @dataclass(frozen=True, slots=True)

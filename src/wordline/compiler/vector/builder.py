@@ -31,7 +31,15 @@ from wordline.compiler.kernel.passes import (
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, SharedRegister, linear
 from wordline.errors import WordlineError
-from wordline.isa.controller.vector import FIRST_RESULT, FIRST_SCALAR, OP_BY_NAME
+from wordline.isa.controller.vector import (
+    FIRST_RESULT,
+    FIRST_SCALAR,
+    MAX_OPERANDS,
+    MAX_OPERATIONS,
+    MAX_REDUCTIONS,
+    MAX_SCALARS,
+    OP_BY_NAME,
+)
 from wordline.machines.machine import Machine
 
 _T = TypeVar("_T")
@@ -174,10 +182,10 @@ class PassBuilder:
     def _usage(self) -> tuple[tuple[str, int, int], ...]:
         unit = self._machine.vector_unit
         return (
-            ("operands", len(self._operands), min(unit.max_operands, FIRST_SCALAR)),
-            ("scalars", len(self._scalars), min(unit.max_scalars, FIRST_RESULT - FIRST_SCALAR)),
-            ("operations", len(self._operations), unit.max_ops),
-            ("reductions", len(self._reductions), unit.max_reductions),
+            ("operands", len(self._operands), min(unit.max_operands, MAX_OPERANDS)),
+            ("scalars", len(self._scalars), min(unit.max_scalars, MAX_SCALARS)),
+            ("operations", len(self._operations), min(unit.max_ops, MAX_OPERATIONS)),
+            ("reductions", len(self._reductions), min(unit.max_reductions, MAX_REDUCTIONS)),
         )
 
     @staticmethod

@@ -34,6 +34,7 @@ class PassCost:
 
     @property
     def cycles(self) -> int:
+        """All together."""
         return self.port + self.latency + self.overhead
 
     def __add__(self, other: PassCost) -> PassCost:
@@ -72,11 +73,6 @@ def passes_cost(machine: Machine, items: Iterable[PassItem], sizes: Sizes = unkn
         else:
             total += pass_cost(machine, item, sizes)
     return total
-
-
-def pass_cycles(machine: Machine, spec: PassSpec, sizes: Sizes = unknown_size) -> int:
-    """Cycles from the start of a pass to the start of the next one."""
-    return pass_cost(machine, spec, sizes).cycles
 
 
 def passes_cycles(machine: Machine, items: Iterable[PassItem], sizes: Sizes = unknown_size) -> int:

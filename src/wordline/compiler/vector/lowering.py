@@ -15,7 +15,7 @@ from wordline.compiler.vector.builder import PassBuilder, PassValue
 from wordline.compiler.vector.cost import passes_cycles
 from wordline.compiler.vector.expression import Node, scalar_source
 from wordline.compiler.vector.space import Divided, Form, NotAffine, Space, merge, row_major
-from wordline.isa.affine import STRIDE_RANGE
+from wordline.isa.affine import MAX_TERMS, STRIDE_RANGE
 from wordline.isa.controller.vector import LAYOUT
 from wordline.machines.machine import Machine
 
@@ -405,7 +405,7 @@ class _Emission:
         (extent, coefficients, row_step), *rest = loops
         steps = [*coefficients, row_step]
         encodable = all(STRIDE_RANGE[0] <= step <= STRIDE_RANGE[1] for step in steps)
-        if encodable and all(len(base.terms) < 2 for base in bases):
+        if encodable and all(len(base.terms) < MAX_TERMS for base in bases):
             register = Register(f"{self.lowering.loop}_{len(loops)}")
             moved = [base + linear(register) * step for base, step in zip(bases, steps, strict=True)]
             return (PassLoop(register, linear(extent), self._nest(rest, inner, moved, unrolled)),)

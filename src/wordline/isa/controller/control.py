@@ -9,12 +9,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from wordline.isa.affine import sign_extend
+from wordline.isa.affine import REGISTER_BITS, sign_extend
 from wordline.isa.declare import AffineWord, Bits, Engine, Instruction
 
-REGISTER_NAMES = tuple(f"r{number}" for number in range(32))
+REGISTERS = 1 << REGISTER_BITS
+"""Local registers that the encoding can name."""
+CHANNEL_REGISTER = 1
+"""Holds the channel's number from the start; register 0 is zero."""
+FIRST_WRITABLE_REGISTER = 2
+REGISTER_NAMES = tuple(f"r{number}" for number in range(REGISTERS))
 ALL = (Engine.CHANNEL, Engine.VECTOR, Engine.LINK)
-RD = Bits("rd", 5, "local register written", names=REGISTER_NAMES)
+RD = Bits("rd", REGISTER_BITS, "local register written", names=REGISTER_NAMES)
 
 
 def _scalar(operation: Callable[[int, int], int]) -> Callable[[Any, Any], None]:

@@ -17,7 +17,7 @@ from wordline.isa.declare import AffineWord, Bits, Constant, Engine, Group, Inst
 
 FIRST_SCALAR = 4
 FIRST_RESULT = 12
-MAX_OPERANDS, MAX_SCALARS, MAX_OPERATIONS = FIRST_SCALAR, FIRST_RESULT - FIRST_SCALAR, 16
+MAX_OPERANDS, MAX_SCALARS, MAX_OPERATIONS, MAX_REDUCTIONS = FIRST_SCALAR, FIRST_RESULT - FIRST_SCALAR, 16, 2
 #: Printed names of the values of a pass: vector operands, scalars (constants of the pass), results.
 VALUES = (
     *(f"x{i}" for i in range(MAX_OPERANDS)),
@@ -25,6 +25,7 @@ VALUES = (
     *(f"t{i}" for i in range(MAX_OPERATIONS)),
 )
 DTYPES = ("bf16", "f32", "i32")
+RESULT_DTYPES = DTYPES[:2]
 DTYPE_BYTES = (2, 4, 4)
 SCALAR_KINDS = ("f32", "shared_f32", "register_i32", "shared_i32")
 REDUCTIONS = ("sum", "max", "argmax")
@@ -32,8 +33,11 @@ REDUCTIONS = ("sum", "max", "argmax")
 
 @dataclass(frozen=True, slots=True)
 class VectorOp:
-    """An operation of the pass: ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` its
-    bit-exact NumPy meaning as "module.function"."""
+    """An operation of the pass.
+
+    ``latency`` names the machine's ``vector_unit.latency`` entry, ``function`` its bit-exact NumPy meaning as
+    "module.function".
+    """
 
     name: str
     code: int
