@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from wordline.errors import WordlineError
+from wordline.frontend.foreign import summary
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -73,10 +74,16 @@ def _files(directory: Path) -> list[Path]:
     index = directory / _INDEX
     if index.is_file():
         try:
-            names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
+            names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+            outside = [name for name in names if Path(name).name != name]
+            if outside:
+                raise ValueError(f"{outside[0]!r:.60} is no name of a file beside it")
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise WordlineError(
-                "damaged-safetensors", f"the index of the safetensors files cannot be read: {error}", where=str(index)
+                "damaged-safetensors",
+                f"the index of the safetensors files cannot be read: {summary(error)}",
+                where=str(index),
+                remedy="get the file again",
             ) from error
     else:
         names = [_SINGLE]

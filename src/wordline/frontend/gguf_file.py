@@ -23,6 +23,8 @@ from wordline.errors import WordlineError
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _DEFAULT_ALIGNMENT = 32
+_MAX_DIMENSIONS = 4
+"""As in the format's reference implementation (ggml.h, GGML_MAX_DIMS)."""
 _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _REMEDY = "get the file again; its size should match the one its publisher states"
@@ -62,7 +64,7 @@ class GGUFFile:
         self._at = 4
         try:
             self._entries = self._read_directory()
-        except (struct.error, KeyError, RecursionError, TypeError, ValueError, ZeroDivisionError) as error:
+        except (struct.error, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise self._damaged(f"its header cannot be read past byte {self._at} ({error})") from error
 
     @property
@@ -105,24 +107,39 @@ class GGUFFile:
         tensor_count, pair_count = self._scalar("Q"), self._scalar("Q")
         for _ in range(pair_count):
             key = self._string()
+            if key in self.metadata:
+                raise self._damaged(f"the key '{key:.60}' appears twice")
             self.metadata[key] = self._value(self._scalar("I"))
         found = []
         for _ in range(tensor_count):
             name = self._string()
-            shape = tuple(self._scalar("Q") for _ in range(self._scalar("I")))[::-1]
+            dimensions = self._scalar("I")
+            if not 1 <= dimensions <= _MAX_DIMENSIONS:
+                raise self._damaged(f"tensor '{name:.60}' has {dimensions} dimensions")
+            shape = tuple(self._scalar("Q") for _ in range(dimensions))[::-1]
             found.append((name, shape, GGMLQuantizationType(self._scalar("I")), self._scalar("Q")))
-        alignment = int(self.metadata.get("general.alignment", _DEFAULT_ALIGNMENT))
+        alignment = self.metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+        if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+            raise self._damaged(f"its alignment is {alignment!r:.60}, not a power of two")
         start = -(-self._at // alignment) * alignment
         entries: dict[str, _Entry] = {}
-        for name, shape, format, offset in found:
+        end = start
+        for name, shape, format, offset in sorted(found, key=lambda entry: entry[3]):
             block, block_bytes = GGML_QUANT_SIZES[format]
-            size = prod(shape) // block * block_bytes
-            if start + offset + size > len(self._bytes):
+            if 0 in shape or shape[-1] % block:
                 raise self._damaged(
-                    f"tensor '{name}' ends at byte {start + offset + size}, the file has {len(self._bytes)} bytes"
+                    f"tensor '{name:.60}' has the shape {list(shape)}, and {format.name} comes in blocks of {block}"
                 )
+            if name in entries:
+                raise self._damaged(f"the tensor '{name:.60}' appears twice")
+            size = prod(shape) // block * block_bytes
+            if offset % alignment or start + offset < end:
+                raise self._damaged(f"tensor '{name:.60}' is not aligned to {alignment} bytes, or inside another one")
+            end = start + offset + size
+            if end > len(self._bytes):
+                raise self._damaged(f"tensor '{name:.60}' ends at byte {end}, the file has {len(self._bytes)} bytes")
             entries[name] = _Entry(shape, format, start + offset, size)
-        return entries
+        return {name: entries[name] for name, *_ in found}
 
     def _value(self, kind: int) -> Any:
         if kind == _STRING:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
 from numpy.typing import NDArray
-from transformers import AutoConfig, PretrainedConfig
+from transformers import PretrainedConfig
 
 from wordline.errors import WordlineError
+from wordline.frontend import configuration
 from wordline.frontend.gguf_file import GGUFFile
 
 _CONFIG_KEYS = {
@@ -43,7 +44,8 @@ def config_of(file: GGUFFile) -> PretrainedConfig:
     """The transformers configuration of the model in a GGUF file.
 
     Raises:
-        WordlineError: "unsupported-architecture", "unsupported-gguf" (rotary scaling), "damaged-gguf" (a missing key).
+        WordlineError: "unsupported-architecture", "unsupported-gguf" (rotary scaling), "damaged-gguf" (a missing key),
+            "unreadable-config" (values that make no model).
     """
     architecture = str(file.metadata.get("general.architecture"))
     if architecture not in _MODEL_TYPES:
@@ -81,7 +83,7 @@ def config_of(file: GGUFFile) -> PretrainedConfig:
             where=str(file.path),
             remedy="convert the model again",
         )
-    return AutoConfig.for_model(_MODEL_TYPES[architecture], **fields)
+    return configuration.config_of({"model_type": _MODEL_TYPES[architecture], **fields}, str(file.path))
 
 
 def weights_of(

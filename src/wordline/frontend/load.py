@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoConfig, PretrainedConfig
+from transformers import PretrainedConfig
 
 from wordline.errors import WordlineError
 from wordline.frontend import checkpoint, gguf_model
+from wordline.frontend.configuration import config_at, config_of
 from wordline.frontend.export import ExportedStep, export_decode_step
-from wordline.frontend.foreign import summary
 from wordline.frontend.gguf_file import GGUFFile
 from wordline.frontend.lower import lower
 from wordline.frontend.repeat import TRACED_LAYERS, layer_of, layers_are_alike, repeat_layers
@@ -75,13 +74,13 @@ def load_config(name: str, fields: Mapping[str, Any], layers: int | None = None)
     Raises:
         WordlineError: as :func:`load_model`.
     """
-    return _import(name, Path(name), _config_of(fields, name), None, None, layers)
+    return _import(name, Path(name), config_of(fields, name), None, None, layers)
 
 
 def _described(path: Path) -> tuple[str, Path, PretrainedConfig]:
     """Name, source and configuration of the model at ``path``, weights and tokenizer left alone."""
     if path.is_dir():
-        return path.resolve().name, path, _config_at(path / "config.json")
+        return path.resolve().name, path, config_at(path / "config.json")
     if not path.exists():
         raise WordlineError(
             "missing-model",
@@ -89,7 +88,7 @@ def _described(path: Path) -> tuple[str, Path, PretrainedConfig]:
             remedy="give a .gguf file, a model directory or a config.json",
         )
     if path.suffix == ".json":
-        return path.parent.name or path.stem, path, _config_at(path)
+        return path.parent.name or path.stem, path, config_at(path)
     return path.stem, path, gguf_model.config_of(GGUFFile(path))
 
 
@@ -105,7 +104,7 @@ def _load_gguf(path: Path, bind: bool) -> ImportedModel:
 
 
 def _load_directory(path: Path, bind: bool) -> ImportedModel:
-    config = _config_at(path / "config.json")
+    config = config_at(path / "config.json")
     tokenizer = tokenizer_of(path, config)
 
     def read(step: ExportedStep) -> Mapping[str, NDArray[np.generic]]:
@@ -186,48 +185,3 @@ def _check_attention(graph: Graph, config: PretrainedConfig, source: Path) -> No
             where=str(source),
             remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
         )
-
-
-def _config_at(path: Path) -> PretrainedConfig:
-    if not path.is_file():
-        raise WordlineError(
-            "missing-model",
-            "the model directory has no config.json",
-            where=str(path.parent),
-            remedy="give a .gguf file, a model directory or a config.json",
-        )
-    try:
-        fields = json.loads(path.read_text())
-        fields["model_type"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise WordlineError(
-            "unreadable-config",
-            f"the configuration is not a JSON object with a 'model_type' ({summary(error)})",
-            where=str(path),
-            remedy="give the config.json of a Hugging Face causal language model",
-        ) from error
-    return _config_of(fields, str(path))
-
-
-def _config_of(fields: Mapping[str, Any], where: str) -> PretrainedConfig:
-    """The configuration object of ``fields``, which name their "model_type"."""
-    model_type = fields["model_type"]
-    try:
-        config: PretrainedConfig = AutoConfig.for_model(
-            model_type, **{key: value for key, value in fields.items() if key != "model_type"}
-        )
-    except Exception as error:  # an unknown type is a ValueError; each configuration class validates in its own way
-        if str(error).startswith("Unrecognized model identifier"):
-            raise WordlineError(
-                "unsupported-architecture",
-                f"'{model_type}' is not an architecture that transformers knows",
-                where=where,
-                remedy="use a decoder-only model such as Llama, Mistral or Qwen3",
-            ) from error
-        raise WordlineError(
-            "unreadable-config",
-            f"the configuration is not valid: {summary(error)}",
-            where=where,
-            remedy="compare it with the one the model's publisher provides",
-        ) from error
-    return config

@@ -85,9 +85,14 @@ def _generation_config(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        loaded = json.loads(path.read_text())
-    except ValueError as error:
+        loaded = json.loads(path.read_bytes())
+        if not isinstance(loaded, dict):
+            raise ValueError("it is not a JSON object")
+    except (ValueError, RecursionError) as error:
         raise WordlineError(
-            "unreadable-config", f"generation_config.json is not JSON: {error}", where=str(path)
+            "unreadable-config",
+            f"generation_config.json cannot be read: {summary(error)}",
+            where=str(path),
+            remedy="get the file again, or remove it",
         ) from error
-    return dict(loaded)
+    return loaded
