@@ -129,7 +129,7 @@ def test_cost_equals_the_cycle_model() -> None:
     for size, operands in ((1, 1), (16, 2), (100, 4), (640, 3)):
         b = PassBuilder(MACHINE, (size,))
         loads = [b.load(buffer, 4 * at, (4,)) for at in range(operands)]
-        b.store(b.rsqrt(b.exp(loads[0]) + loads[-1]), buffer, 0, (4,))
+        b.store(b.apply("rsqrt", b.exp(loads[0]) + loads[-1]), buffer, 0, (4,))
         specs.append(b.build())
     instrs = tuple(pass_instruction(isa, spec, lambda _: 0, lambda _: 1, lambda _: 0) for spec in specs)
     result = time_program(MACHINE, Program(isa, (Stream(Engine.VECTOR, 0, instrs),)))

@@ -109,10 +109,12 @@ class PassSpec:
 
     @property
     def shared_read(self) -> tuple[SharedRegister, ...]:
+        """Shared registers the pass reads, each once."""
         return tuple(dict.fromkeys(s.register for s in self.scalars if isinstance(s, SharedScalar)))
 
     @property
     def shared_written(self) -> tuple[SharedRegister, ...]:
+        """Shared registers its reductions write."""
         return tuple(r.register for r in self.reductions)
 
     def __str__(self) -> str:
@@ -185,11 +187,8 @@ class VectorBlock:
 
     @property
     def shared_written(self) -> tuple[SharedRegister, ...]:
+        """Shared registers written, each once, in order."""
         return tuple(dict.fromkeys(r for p in self.passes() for r in p.shared_written))
-
-    @property
-    def shared_read(self) -> tuple[SharedRegister, ...]:
-        return tuple(dict.fromkeys(r for p in self.passes() for r in p.shared_read))
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.items))

@@ -1,10 +1,12 @@
 """Writes one vector pass: expressions with operators, values numbered and shared by the builder.
 
-b = PassBuilder(machine, (pages, channels, tokens), high=context)
-p = b.exp((b.load(scores, 0, strides) - b.scalar(top)) * b.scalar(scale))
-b.store(p, scores, 0, strides)
-b.sum(p, total)
-item = b.build()
+::
+
+    b = PassBuilder(machine, (pages, channels, tokens), high=context)
+    p = b.exp((b.load(scores, 0, strides) - b.scalar(top)) * b.scalar(scale))
+    b.store(p, scores, 0, strides)
+    b.reduce("sum", p, total)
+    item = b.build()
 """
 
 from __future__ import annotations
@@ -111,22 +113,12 @@ class PassBuilder:
         return PassValue(self, "operation", _index(self._operations, (op, sources)))
 
     def exp(self, x: PassValue) -> PassValue:
+        """e to the power x."""
         return self.apply("exp", x)
 
     def recip(self, x: PassValue) -> PassValue:
+        """1 / x."""
         return self.apply("recip", x)
-
-    def rsqrt(self, x: PassValue) -> PassValue:
-        return self.apply("rsqrt", x)
-
-    def maximum(self, a: PassValue, b: PassValue) -> PassValue:
-        return self.apply("max", a, b)
-
-    def less(self, a: PassValue, b: PassValue) -> PassValue:
-        return self.apply("less", a, b)
-
-    def select(self, condition: PassValue, a: PassValue, b: PassValue) -> PassValue:
-        return self.apply("select", condition, a, b)
 
     def store(
         self,

@@ -67,6 +67,7 @@ class Node:
 
     @property
     def size(self) -> int:
+        """Number of elements; 1 for a scalar."""
         return prod(self.shape)
 
 
@@ -77,15 +78,18 @@ class Expressions:
         self._nodes: dict[Hashable, Node] = {}
 
     def node(self, kind: str, args: tuple[Node, ...], detail: Hashable, shape: Shape) -> Node:
+        """The one node of this kind, arguments, detail and shape."""
         key = (kind, tuple(arg.number for arg in args), detail, shape)
         if key not in self._nodes:
             self._nodes[key] = Node(kind, args, detail, shape, len(self._nodes))
         return self._nodes[key]
 
     def tensor(self, tensor: ScratchTensor, shape: Shape) -> Node:
+        """What lies in scratch, seen with ``shape``."""
         return self.node("tensor", (), tensor, shape)
 
     def scalar(self, source: ScalarSource) -> Node:
+        """A number or a register; it has no shape of its own."""
         if isinstance(source, int | float):
             # Keyed by bits: 0.0 and -0.0 are different scalars.
             return self.node("scalar", (), Number(int(np.float32(source).view(np.uint32))), ())
@@ -101,6 +105,7 @@ class Expressions:
         return self.node("op", tuple(self.broadcast(arg, shape) for arg in args), name, shape)
 
     def broadcast(self, x: Node, shape: Shape) -> Node:
+        """``x`` repeated to ``shape``; scalars stand for every shape already."""
         return x if x.kind == "scalar" or x.shape == shape else self.node("broadcast", (x,), None, shape)
 
     def spread(self, x: Node, shape: Shape) -> Node:
@@ -108,6 +113,7 @@ class Expressions:
         return self.node("broadcast", (x,), None, shape) if x.kind == "scalar" else x
 
     def reshape(self, x: Node, shape: Shape) -> Node:
+        """The same elements in the same order with another shape."""
         if x.kind == "reshape":
             x = x.args[0]
         if x.kind == "scalar" or x.shape == shape:
