@@ -140,6 +140,15 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro("engine", [](const StreamTiming& s) { return static_cast<int>(s.engine); })
         .def_ro("end", &StreamTiming::end)
         .def_ro("busy", &StreamTiming::busy, "Cycles of each instruction; vector and link streams.")
+        .def_ro("bytes", &StreamTiming::bytes, "Bytes that each instruction carried; link streams.")
+        .def_prop_ro(
+            "commands",
+            [](const StreamTiming& s) {
+                const std::vector<wordline::CommandCounts> commands = s.all_commands();
+                return table(commands.size(), wordline::n_dram_commands,
+                             [&](std::size_t row, std::int64_t* out) { std::copy(commands[row].begin(), commands[row].end(), out); });
+            },
+            nb::rv_policy::automatic, "Commands [instructions, DRAM_COMMANDS], summed over the channels; channel streams, if asked for.")
         .def_prop_ro(
             "causes",
             [](const StreamTiming& s) {
@@ -161,6 +170,8 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro("ends", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::end); })
         .def_prop_ro("refresh_charges", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refresh_charge); })
         .def_prop_ro("refreshes", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::refreshes); })
+        .def_prop_ro("open_cycles", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::open_cycles); },
+                     "Cycles of each channel with a row open in some bank.")
         .def_prop_ro("accesses", &access_list, "(cycle, channel, command or WAIT, count, bank, row) of every burst and wait, if asked for.")
         .def_prop_ro("trace", &trace_list, "(cycle, channel, command, bank, row, column) of every DRAM command, if it was asked for.");
 
@@ -171,10 +182,11 @@ void bind_timing(nb::module_& m) {
         .def(
             "run",
             [](const Model& model, std::int64_t slot, std::int64_t argument_base, const Words& cmem, bool trace, bool step_bursts,
-               bool accesses, bool share_channels, std::uint64_t instruction_limit) {
-                return model.run(slot, argument_base, cmem, {trace, step_bursts, accesses, share_channels, instruction_limit});
+               bool accesses, bool share_channels, bool instruction_commands, std::uint64_t instruction_limit) {
+                return model.run(slot, argument_base, cmem,
+                                 {trace, step_bursts, accesses, share_channels, instruction_commands, instruction_limit});
             },
             nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
-            nb::arg("step_bursts") = false, nb::arg("accesses") = false, nb::arg("share_channels") = true, nb::arg("instruction_limit") = wordline::no_instruction_limit,
+            nb::arg("step_bursts") = false, nb::arg("accesses") = false, nb::arg("share_channels") = true, nb::arg("instruction_commands") = false, nb::arg("instruction_limit") = wordline::no_instruction_limit,
             "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero. Raises wordline.sim.fault.Fault.");
 }

@@ -22,7 +22,8 @@ nb::tuple convert(const TraceTiming& timing) {
     for (const wordline::TraceEntry& e : timing.schedule) {
         schedule.append(nb::make_tuple(e.cycle, e.channel, wordline::dram_command_names[static_cast<std::size_t>(e.command)], e.bank, e.row));
     }
-    return nb::make_tuple(timing.cycles, timing.lines, timing.addressed, timing.simulated_channels, nb::tuple(commands), nb::tuple(schedule));
+    return nb::make_tuple(timing.cycles, timing.lines, timing.addressed, timing.simulated_channels, nb::tuple(commands), timing.open_cycles,
+                          timing.refresh_cycles, nb::tuple(schedule));
 }
 
 template <class Model>
@@ -38,7 +39,7 @@ void bind(nb::module_& m, const char* name, const char* doc) {
                 return convert(run_without_gil([&] { return model.run(view, name, {record_limit, step_bursts}); }));
             },
             nb::arg("text"), nb::arg("name"), nb::kw_only(), nb::arg("record_limit") = 0, nb::arg("step_bursts") = false,
-            "(cycles, lines, mask of addressed channels, channels simulated, commands by DRAM_COMMANDS, schedule). Raises WordlineError.");
+            "(cycles, lines, mask of addressed channels, channels simulated, commands by DRAM_COMMANDS, cycles with open rows, cycles in refresh, schedule). Raises WordlineError.");
 }
 
 }  // namespace

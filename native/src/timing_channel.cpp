@@ -13,7 +13,7 @@ std::int64_t floor_divide(std::int64_t numerator, std::int64_t denominator) {
 }  // namespace
 
 ChannelTiming::ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace,
-                             bool step_bursts)
+                             bool step_bursts, CommandCounts* instruction_commands)
     : t_(machine.timing),
       rules_(machine.rules),
       refresh_rules_(machine.refresh),
@@ -26,6 +26,7 @@ ChannelTiming::ChannelTiming(const Machine& machine, int channel, CauseCycles* i
       step_bursts_(step_bursts),
       horizon_(horizon(machine.timing)),
       instruction_causes_(instruction_causes),
+      instruction_commands_(instruction_commands),
       trace_(trace) {
     due_ = machine.refresh.enabled ? (std::int64_t{machine.refresh.postpone} + 1) * machine.timing.nREFI : beyond;
     row_.values.fill(-1);
@@ -405,6 +406,8 @@ ChannelSummary ChannelTiming::finish() {
     summary.causes = causes_;
     summary.causes[static_cast<std::size_t>(Cause::refresh)] += summary.refresh_charge;
     summary.commands = commands_;
+    summary.rows_open = open_banks_ > 0;
+    summary.open_cycles = open_cycles_ + (summary.rows_open ? end : 0);
     return summary;
 }
 
@@ -413,6 +416,9 @@ ChannelSummary ChannelTiming::finish() {
 void ChannelTiming::record(DramCommand command, std::int32_t bank, std::int32_t row, std::int32_t column, std::int64_t first,
                            std::int64_t count, std::int64_t pitch) {
     commands_[static_cast<std::size_t>(command)] += count;
+    if (instruction_commands_ != nullptr) {
+        instruction_commands_[instruction_][static_cast<std::size_t>(command)] += count;
+    }
     if (trace_ != nullptr) {
         const bool names_row = command != DramCommand::tmod && command != DramCommand::pre && command != DramCommand::prea;
         const bool names_bank = command == DramCommand::act || command == DramCommand::pre || column >= 0;
@@ -431,6 +437,7 @@ void ChannelTiming::update(DramCommand command, std::int32_t bank, std::int32_t 
         return;
     }
     last_.not_mac16 = last;
+    const bool were_open = open_banks_ > 0;
     switch (command) {
         case DramCommand::act:
             last_.act[bank] = last_.act_group[group(bank)] = last_.act_any = last_.act_single = last;
@@ -510,6 +517,9 @@ void ChannelTiming::update(DramCommand command, std::int32_t bank, std::int32_t 
             break;
         case DramCommand::mac16:
             break;
+    }
+    if (const bool are_open = open_banks_ > 0; are_open != were_open) {
+        open_cycles_ += are_open ? -last : last;
     }
 }
 

@@ -28,6 +28,8 @@ private:
     std::int16_t number_ = -1;
 };
 
+constexpr std::int64_t longest_age = std::int64_t{1} << 30;
+
 using Words = std::array<std::uint64_t, sizeof(ChannelOutlook) / sizeof(std::uint64_t)>;
 static_assert(sizeof(ChannelOutlook) % sizeof(std::uint64_t) == 0 && std::has_unique_object_representations_v<ChannelOutlook>);
 
@@ -49,6 +51,8 @@ ChannelOutlook ChannelTiming::outlook(std::span<const std::int32_t> rows, std::u
     static_assert(std::is_trivially_copyable_v<History> && n_times * sizeof(std::int64_t) == sizeof(History));
     const auto instruction = [first](std::uint32_t number) { return static_cast<std::int32_t>(number) - static_cast<std::int32_t>(first); };
     const bool landing = landed_ > now_;
+    // A refresh that was due under a wait issued there: it costs no time, but when it closed the rows depends on what was before.
+    const std::int64_t reach = std::min(horizon_ + std::max<std::int64_t>(0, now_ - due_), longest_age);
     ChannelOutlook seen;
     seen.landing = landing ? landed_ - now_ : 0;
     seen.entry_cycles = entry_cycles_;
@@ -56,7 +60,7 @@ ChannelOutlook ChannelTiming::outlook(std::span<const std::int32_t> rows, std::u
     seen.entry_instruction = entry_cycles_ != 0 ? instruction(entry_instruction_) : 0;
     const auto times = std::bit_cast<std::array<std::int64_t, n_times>>(last_);
     for (std::size_t i = 0; i < n_times; ++i) {
-        seen.ages[i] = static_cast<std::int32_t>(std::min(now_ - times[i], horizon_));
+        seen.ages[i] = static_cast<std::int32_t>(std::min(now_ - times[i], reach));
     }
     RowNumbers numbers(rows);
     const auto number = [&numbers](std::int32_t row) {
@@ -85,6 +89,7 @@ ChannelEpisode ChannelTiming::end_episode(const ChannelTiming& start, std::span<
     done.start = start.now_;
     done.first = first;
     done.refreshes = refreshes_ - start.refreshes_;
+    done.open_cycles = open_cycles_ - start.open_cycles_;
     for (std::size_t i = 0; i < n_causes; ++i) {
         done.causes[i] = causes_[i] - start.causes_[i];
     }
@@ -123,6 +128,7 @@ void ChannelTiming::follow(const ChannelEpisode& episode, std::span<const std::i
     }
     last_ = std::bit_cast<History>(times);
     refreshes_ = own.refreshes_ + episode.refreshes;
+    open_cycles_ = own.open_cycles_ + episode.open_cycles + later * ((own.open_banks_ > 0 ? 1 : 0) - (open_banks_ > 0 ? 1 : 0));
     due_ = own.due_ + episode.refreshes * (refresh_rules_.enabled ? t_.nREFI : 0);
     instruction_ += further;
     landing_instruction_ += further;

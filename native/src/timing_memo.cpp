@@ -76,7 +76,8 @@ SegmentRun& StreamMemo::add_run(std::uint32_t shape, std::uint32_t path, const C
         bytes_ += sizeof(Start);
         start = starts.insert(starts.end(), Start{path, outlook, {}});
     }
-    bytes_ += sizeof run + run.causes->size() * sizeof(CauseCharge) + run.signals.size() * sizeof(run.signals[0]);
+    bytes_ += sizeof run + run.causes->size() * sizeof(CauseCharge) + run.commands->size() * sizeof(CommandCharge) +
+              run.signals.size() * sizeof(run.signals[0]);
     std::unique_ptr<SegmentRun>& kept = start->runs[run.episode.high];
     kept = std::make_unique<SegmentRun>(std::move(run));
     return *kept;

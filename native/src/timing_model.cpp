@@ -223,7 +223,8 @@ private:
 // The vector unit or the link: one thing at a time.
 class SerialSink : public Sink {
 public:
-    SerialSink(Submission& submission, std::size_t lane, std::vector<std::int64_t>& busy) : Sink(submission, lane), busy_(busy) {}
+    SerialSink(Submission& submission, std::size_t lane, StreamTiming& timing)
+        : Sink(submission, lane), busy_(timing.busy), bytes_(timing.bytes) {}
 
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
@@ -258,6 +259,7 @@ public:
         const double bytes = static_cast<double>(transfer.blocks) * static_cast<double>(transfer.bytes);
         take(std::max<std::int64_t>(1, cycles_of(bytes / (link.lanes * link.gb_per_s_per_lane), tck)), transfer.instruction);
         if (bytes > 0) {
+            bytes_[transfer.instruction] += transfer.blocks * transfer.bytes;
             landed_ = std::max(landed_, now_ + cycles_of(link.latency_ns, tck));
         }
     }
@@ -294,6 +296,7 @@ private:
     }
 
     std::vector<std::int64_t>& busy_;
+    std::vector<std::int64_t>& bytes_;
     std::int64_t now_ = 0, landed_ = 0;
     Course* recorded_ = nullptr;
     const std::vector<std::uint8_t>* load_shift_ = nullptr;
@@ -305,7 +308,9 @@ struct Sharing {
     StreamMemo& memo;
     std::uint64_t submission;
     std::vector<RepeatedCharges>& repeated;
+    bool count_commands;
     std::vector<CauseCycles> charges{};  // of the segment that is being recorded; all zero in between
+    std::vector<CommandCounts> counts{};
     std::vector<std::int64_t> inputs{};  // kept for its memory
 
     // Segments of one shape may share a run; channels come to them one after the other.
@@ -313,7 +318,7 @@ struct Sharing {
         if (run.submission != submission || repeated[run.use].first != first) {
             run.submission = submission;
             run.use = repeated.size();
-            repeated.push_back({run.causes, first, 0});
+            repeated.push_back({run.causes, run.commands, first, 0});
         }
         ++repeated[run.use].times;
     }
@@ -413,13 +418,16 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
         return;
     }
     const ChannelTiming start = timing;
-    sharing.charges.resize(submission.program.streams[static_cast<std::size_t>(runner.stream())].operations.size());
-    CauseCycles* const causes = timing.charge_to(sharing.charges.data());
+    const std::size_t instructions = submission.program.streams[static_cast<std::size_t>(runner.stream())].operations.size();
+    sharing.charges.resize(instructions);
+    sharing.counts.resize(sharing.count_commands ? instructions : 0);
+    const auto [causes, commands] = timing.charge_to(sharing.charges.data(), sharing.count_commands ? sharing.counts.data() : nullptr);
     timing.begin_episode();
     sink.record_signals();
     finished = runner.run(part.last) == RunStatus::finished;
-    timing.charge_to(causes);
+    timing.charge_to(causes, commands);
     std::vector<CauseCharge> charged;
+    std::vector<CommandCharge> counted;
     const auto take = [&](std::size_t instruction) {
         for (std::size_t cause = 0; cause < n_causes; ++cause) {
             if (const std::int64_t cycles = std::exchange(sharing.charges[instruction][cause], 0); cycles != 0) {
@@ -429,12 +437,17 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
     };
     for (std::size_t instruction = part.first; instruction < part.last; ++instruction) {
         take(instruction);
+        for (std::size_t command = 0; sharing.count_commands && command < n_dram_commands; ++command) {
+            if (const std::int64_t count = std::exchange(sharing.counts[instruction][command], 0); count != 0) {
+                counted.push_back({static_cast<std::int32_t>(instruction) - static_cast<std::int32_t>(part.first), static_cast<DramCommand>(command), count});
+            }
+        }
     }
     if (outlook.entry_cycles != 0) {  // the visit that a TMOD before has opened may serve another purpose than was thought
         take(static_cast<std::size_t>(static_cast<std::int64_t>(part.first) + outlook.entry_instruction));
     }
     SegmentRun run{timing.end_episode(start, course->rows, part.first), std::make_shared<const std::vector<CauseCharge>>(std::move(charged)),
-                   sink.recorded_signals()};
+                   std::make_shared<const std::vector<CommandCharge>>(std::move(counted)), sink.recorded_signals()};
     for (auto& [signal, effect] : run.signals) {
         effect -= start.now();
     }
@@ -463,6 +476,15 @@ void Runner<SerialSink>::go_through(Sharing& sharing) {
         memo.set_too_long(segment);
     } else {
         memo.add_course(segment, std::move(course));
+    }
+}
+
+template <class Table>
+void multiply(Table& table, std::int64_t factor) {
+    for (auto& row : table) {
+        for (std::int64_t& entry : row) {
+            entry *= factor;
+        }
     }
 }
 
@@ -515,6 +537,17 @@ std::vector<CauseCycles> StreamTiming::all_causes() const {
     return all;
 }
 
+std::vector<CommandCounts> StreamTiming::all_commands() const {
+    std::vector<CommandCounts> all = commands;
+    for (const RepeatedCharges& segment : repeated) {
+        for (const CommandCharge& charge : *segment.commands) {
+            const auto instruction = static_cast<std::size_t>(std::int64_t{segment.first} + charge.instruction);
+            all[instruction][static_cast<std::size_t>(charge.command)] += segment.times * charge.count;
+        }
+    }
+    return all;
+}
+
 std::int64_t TimingModel::pass_cycles(const PassForm& form, std::int64_t n) const {
     const std::int64_t port = (n + machine_.vector_unit.lanes - 1) / machine_.vector_unit.lanes;
     const std::int64_t streaming = std::max<std::int64_t>(port * form.n_operands, form.has_result ? port : 0);
@@ -547,7 +580,7 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
     const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit &&
                        ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook();
     std::optional<TimingMemo> own_memo;
-    if (share && memo == nullptr) {
+    if (share && (memo == nullptr || options.instruction_commands)) {  // what is remembered has no counts
         memo = &own_memo.emplace(program);
     }
     if (share) {
@@ -563,22 +596,25 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         timing.engine = stream.engine;
         std::size_t lanes = 1;
         if (share && stream.engine != Engine::link) {
-            sharing[s].emplace(memo->stream(s), memo->submission(), timing.repeated);
+            sharing[s].emplace(memo->stream(s), memo->submission(), timing.repeated, options.instruction_commands);
         }
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
+            timing.commands.resize(options.instruction_commands ? stream.operations.size() : 0);
             const auto groups = channel_groups(stream, machine_.organisation.channels, share);
             lanes = groups.size();
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 const int channel = groups[lane].front();
-                const ChannelTiming start(machine_, channel, timing.causes.data(), options.trace ? &result.trace : nullptr, options.step_bursts);
+                const ChannelTiming start(machine_, channel, timing.causes.data(), options.trace ? &result.trace : nullptr, options.step_bursts,
+                                          options.instruction_commands ? timing.commands.data() : nullptr);
                 channels[s].push_back({groups[lane], std::make_unique<Runner<ChannelSink>>(submission, number, channel, argument_base,
                                                                                           options.instruction_limit, lane, start, channel, accesses)});
             }
             result.simulated_channels += static_cast<std::int32_t>(lanes);
         } else {
             timing.busy.resize(stream.operations.size());
-            serial[s] = std::make_unique<Runner<SerialSink>>(submission, number, 0, argument_base, options.instruction_limit, 0, timing.busy);
+            timing.bytes.resize(stream.engine == Engine::link ? stream.operations.size() : 0);
+            serial[s] = std::make_unique<Runner<SerialSink>>(submission, number, 0, argument_base, options.instruction_limit, 0, timing);
         }
         for (std::size_t signal = 0; signal < program.producer.size(); ++signal) {
             if (program.producer[signal] == static_cast<std::int32_t>(s)) {
@@ -622,11 +658,8 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         }
         if (channels[s].size() == 1) {  // one simulation stood for all its channels
             const auto copies = static_cast<std::int64_t>(channels[s].front().numbers.size());
-            for (CauseCycles& causes : timing.causes) {
-                for (std::int64_t& cycles : causes) {
-                    cycles *= copies;
-                }
-            }
+            multiply(timing.causes, copies);
+            multiply(timing.commands, copies);
             for (RepeatedCharges& repeated : timing.repeated) {
                 repeated.times *= copies;
             }
@@ -637,7 +670,9 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         result.cycles = std::max(result.cycles, timing.end);
     }
     for (ChannelSummary& channel : result.channels) {
-        channel.causes[static_cast<std::size_t>(Cause::tail)] = result.cycles - channel.end - channel.refresh_charge;
+        std::int64_t& tail = channel.causes[static_cast<std::size_t>(Cause::tail)];
+        tail = result.cycles - channel.end - channel.refresh_charge;
+        channel.open_cycles += channel.rows_open ? tail : 0;
     }
     const auto earlier = [](const auto& a, const auto& b) { return std::pair(a.cycle, a.channel) < std::pair(b.cycle, b.channel); };
     std::stable_sort(result.trace.begin(), result.trace.end(), earlier);

@@ -97,7 +97,7 @@ bool AimChannel::is_idle() const {
 }
 
 AimChannel::Snapshot AimChannel::snapshot(std::int64_t cycle) const {
-    return {banks_, cycle, now_, last_read_done_, writes_done_, refresh_at_, register_mode_, write_mode_, commands_};
+    return {banks_, cycle, now_, last_read_done_, writes_done_, refresh_at_, register_mode_, write_mode_, commands_, open_cycles_};
 }
 
 bool AimChannel::repeats(const Snapshot& before, std::int64_t cycle) const {
@@ -125,6 +125,7 @@ void AimChannel::repeat(const Snapshot& before, std::int64_t cycle, std::int64_t
     for (std::size_t i = 0; i < n_dram_commands; ++i) {
         commands_[i] += (commands_[i] - before.commands[i]) * times;
     }
+    open_cycles_ += (open_cycles_ - before.open_cycles) * times;
 }
 
 // --- from event to event -------------------------------------------------------------------------------------------------------------
@@ -420,7 +421,15 @@ void AimChannel::push_read(std::int64_t due) {
 
 void AimChannel::record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch) {
     commands_[static_cast<std::size_t>(command)] += count;
+    const bool were_open = banks_.any_open();
     banks_.issue(command, bank, row, first + (count - 1) * pitch);
+    if (const bool are_open = banks_.any_open(); are_open != were_open) {
+        open_cycles_ += are_open ? -first : first;
+    }
+    if (command == DramCommand::refab) {
+        refresh_cycles_ += first + t_.nRFC - std::max(first, refreshed_);
+        refreshed_ = first + t_.nRFC;
+    }
     if (record_limit_ > 0) {
         if (count > record_limit_ - std::ssize(schedule_)) {
             throw Error("trace-too-long", "the trace issues more than " + std::to_string(record_limit_) + " commands on channel " + std::to_string(number_),

@@ -55,16 +55,23 @@ TraceTiming CorrectedTraces::run(std::string_view text, const std::string& name,
             }
         }
     }
+    std::int64_t left_open = 0, left_open_since = 0;  // channels whose rows stay open to the end of the trace, sum of their own ends
     for (std::size_t part = 0; part < parts.size(); ++part) {
         const ChannelSummary summary = channels[part].finish();
-        if ((parts[part] & result.addressed) != 0) {
-            result.cycles = std::max(result.cycles, summary.end + summary.refresh_charge);
-        }
         const std::int64_t copies = std::popcount(parts[part]);
+        if ((parts[part] & result.addressed) != 0) {
+            const std::int64_t end = summary.end + summary.refresh_charge;
+            result.cycles = std::max(result.cycles, end);
+            result.open_cycles += copies * summary.open_cycles;
+            left_open += summary.rows_open ? copies : 0;
+            left_open_since += summary.rows_open ? copies * end : 0;
+            result.refresh_cycles += copies * (summary.refreshes * machine_.timing.nRFC + summary.refresh_charge);
+        }
         for (std::size_t i = 0; i < n_dram_commands; ++i) {
             result.commands[i] += copies * summary.commands[i];
         }
     }
+    result.open_cycles += left_open * result.cycles - left_open_since;
     result.simulated_channels = static_cast<std::int32_t>(parts.size());
     spread_schedule(result.schedule, parts);
     return result;

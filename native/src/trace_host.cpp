@@ -237,6 +237,8 @@ TraceTiming AimSimulator::run(std::string_view text, const std::string& name, co
         for (std::size_t i = 0; i < n_dram_commands; ++i) {
             result.commands[i] += copies * channel.commands()[i];
         }
+        result.open_cycles += copies * channel.open_cycles(result.cycles);
+        result.refresh_cycles += copies * channel.refresh_cycles(result.cycles);
         result.schedule.insert(result.schedule.end(), channel.schedule().begin(), channel.schedule().end());
     }
     result.simulated_channels = static_cast<std::int32_t>(parts.size());

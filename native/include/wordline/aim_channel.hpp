@@ -5,6 +5,7 @@
 // is the same cycle by cycle.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -90,7 +91,8 @@ public:
         AimBanks banks;
         std::int64_t cycle, now, last_read_done, writes_done, refresh_at;
         bool register_mode, write_mode;
-        std::array<std::int64_t, n_dram_commands> commands;
+        CommandCounts commands;
+        std::int64_t open_cycles;
     };
     // False if the channel has requests, or a refresh in hand.
     bool is_idle() const;
@@ -102,7 +104,10 @@ public:
     // Lets it happen so often; `row` (-1: none) is then the one that is open in all banks.
     void repeat(const Snapshot& before, std::int64_t cycle, std::int64_t times, std::int32_t row);
 
-    const std::array<std::int64_t, n_dram_commands>& commands() const { return commands_; }
+    const CommandCounts& commands() const { return commands_; }
+    // Before cycle `end`, up to which the channel has been advanced.
+    std::int64_t open_cycles(std::int64_t end) const { return open_cycles_ + (banks_.any_open() ? end : 0); }
+    std::int64_t refresh_cycles(std::int64_t end) const { return refresh_cycles_ - std::max<std::int64_t>(0, refreshed_ - end); }
     const std::vector<TraceEntry>& schedule() const { return schedule_; }
 
 private:
@@ -179,7 +184,9 @@ private:
     std::int64_t called_back_ = -1;        // of the blocking instruction; -1: not known
     std::int64_t fruitless_ = 0;           // row and mode commands since a request was last served
 
-    std::array<std::int64_t, n_dram_commands> commands_{};
+    CommandCounts commands_{};
+    std::int64_t open_cycles_ = 0;  // cycles of the last PRE less those of the first ACT, over all times that rows were open
+    std::int64_t refresh_cycles_ = 0, refreshed_ = 0;  // until this cycle
     std::vector<TraceEntry> schedule_;
 };
 

@@ -33,6 +33,7 @@ inline constexpr std::array<const char*, n_dram_commands> dram_command_names{
     "AF16", "EWMUL16", "RDAF16", "WRA16"};
 
 using CauseCycles = std::array<std::int64_t, n_causes>;
+using CommandCounts = std::array<std::int64_t, n_dram_commands>;
 
 // One issued command. bank, row, column are -1 where the command has none; column is the buffer column of WRGB and the accumulator of
 // WRMAC16 and RDMAC16.
@@ -47,7 +48,9 @@ struct ChannelSummary {
     std::int64_t refresh_charge = 0;  // nRFC for the refresh debt left; negative for what was prepaid
     std::int64_t refreshes = 0;
     CauseCycles causes{};             // sums to end + refresh_charge
-    std::array<std::int64_t, n_dram_commands> commands{};
+    CommandCounts commands{};
+    std::int64_t open_cycles = 0;     // before `end`, with a row open in some bank
+    bool rows_open = false;           // at the end
 };
 
 constexpr bool covers_all_banks(DramCommand command) {
@@ -119,7 +122,8 @@ class ChannelState {
     History last_{};
     CauseCycles causes_{};
     std::int64_t refreshes_ = 0;
-    std::array<std::int64_t, n_dram_commands> commands_{};
+    std::int64_t open_cycles_ = 0;  // cycles of the last PRE less those of the first ACT, over all times that rows were open
+    CommandCounts commands_{};
 };
 
 // What the future of a channel depends on, up to shifts: cycles count from its present one, instructions from that which comes next, and rows are
@@ -146,7 +150,8 @@ struct ChannelEpisode {
     std::uint32_t first;  // instruction with which it began
     std::int64_t refreshes;
     CauseCycles causes;
-    std::array<std::int64_t, n_dram_commands> commands;
+    CommandCounts commands;
+    std::int64_t open_cycles;  // what came to ChannelState::open_cycles_
     // Rows at the end, by the path's numbers; or as they were: open rows, and rows that a forced refresh had closed.
     static constexpr std::int16_t own_row = -2, own_refreshed_row = -3;
     std::array<std::int16_t, ChannelState::max_banks> row, refreshed_row;
@@ -156,8 +161,9 @@ struct ChannelEpisode {
 class ChannelTiming : private ChannelState {
 public:
     // `instruction_causes`: one entry for each instruction of the stream, added to. `trace` may be null. With `step_bursts` every column is
-    // issued by itself; the result is the same.
-    ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace, bool step_bursts);
+    // issued by itself; the result is the same. `instruction_commands`, likewise one entry for each instruction, may be null.
+    ChannelTiming(const Machine& machine, int channel, CauseCycles* instruction_causes, std::vector<TraceEntry>* trace, bool step_bursts,
+                  CommandCounts* instruction_commands = nullptr);
 
     // An instruction that only takes its issue slot.
     void slot(std::uint32_t instruction);
@@ -169,8 +175,10 @@ public:
     // A burst of column or register commands, those that device programs do not have included.
     void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
     std::int64_t now() const { return now_; }  // issue slot of the next instruction
-    // Charges instructions in another table from now on; returns the one so far.
-    CauseCycles* charge_to(CauseCycles* instruction_causes) { return std::exchange(instruction_causes_, instruction_causes); }
+    // Charges instructions in other tables from now on; returns those so far.
+    std::pair<CauseCycles*, CommandCounts*> charge_to(CauseCycles* instruction_causes, CommandCounts* instruction_commands) {
+        return {std::exchange(instruction_causes_, instruction_causes), std::exchange(instruction_commands_, instruction_commands)};
+    }
     // Outlook before instruction `first`, which begins a path that names these rows.
     ChannelOutlook outlook(std::span<const std::int32_t> rows, std::uint32_t first) const;
     // Cycles since the refreshes so far were due; all that a later forced refresh or a REF depends on. 0 without refresh.
@@ -245,6 +253,7 @@ private:
     bool step_bursts_;
     std::int64_t horizon_;
     CauseCycles* instruction_causes_;
+    CommandCounts* instruction_commands_;
     std::vector<TraceEntry>* trace_;
     // By how many cycles the episode might have begun earlier (negative) or later against refresh and gone the same way.
     std::int64_t lowest_shift_ = 0, highest_shift_ = 0;

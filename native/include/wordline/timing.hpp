@@ -17,6 +17,7 @@ struct TimingOptions {
     bool step_bursts = false;     // issue every column by itself, for tests of the closed form
     bool accesses = false;        // record what each channel instruction did, see Access
     bool share_channels = true;   // simulate once what several channels, or several submissions, do alike
+    bool instruction_commands = false;  // count the commands of each instruction; nothing of earlier submissions is taken over then
     std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
 };
 
@@ -35,9 +36,16 @@ struct CauseCharge {
     std::int64_t cycles;
 };
 
+struct CommandCharge {
+    std::int32_t instruction;
+    DramCommand command;
+    std::int64_t count;
+};
+
 // What a segment was charged, as often as it was gone through.
 struct RepeatedCharges {
     std::shared_ptr<const std::vector<CauseCharge>> charges;  // instructions count from `first`
+    std::shared_ptr<const std::vector<CommandCharge>> commands;
     std::uint32_t first;
     std::int64_t times;
 };
@@ -46,17 +54,21 @@ struct RepeatedCharges {
 struct StreamTiming {
     // Channel streams, summed over their channels; without tail and refresh charge. Computed when it is asked for.
     std::vector<CauseCycles> all_causes() const;
+    // Likewise, empty if they were not counted.
+    std::vector<CommandCounts> all_commands() const;
 
     Engine engine = Engine::channel;
     std::vector<CauseCycles> causes;   // of all_causes(): what was charged outside segments that repeat
+    std::vector<CommandCounts> commands;  // likewise
     std::vector<RepeatedCharges> repeated;
     std::vector<std::int64_t> busy;    // vector and link streams: cycles that each instruction took
+    std::vector<std::int64_t> bytes;   // link streams: bytes that each instruction carried
     std::int64_t end = 0;              // cycle after the last effect; channel streams: of the latest channel, refresh charge included
 };
 
 struct TimingResult {
     std::int64_t cycles = 0;
-    std::vector<ChannelSummary> channels;  // causes of each sum to `cycles`
+    std::vector<ChannelSummary> channels;  // causes of each sum to `cycles`; rows left open stay so to the end of the submission
     std::vector<StreamTiming> streams;
     std::vector<TraceEntry> trace;         // in order of cycle, then channel
     std::vector<Access> accesses;          // in order of cycle, then channel

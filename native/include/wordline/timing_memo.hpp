@@ -69,6 +69,7 @@ struct Course {
 struct SegmentRun {
     ChannelEpisode episode;
     std::shared_ptr<const std::vector<CauseCharge>> causes;  // instructions count from the first of the segment
+    std::shared_ptr<const std::vector<CommandCharge>> commands;
     std::vector<std::pair<int, std::int64_t>> signals;       // signal, cycle of its effect since the start
     std::uint64_t submission = 0;                            // of its last use
     std::size_t use = 0;                                     // number of that

@@ -54,7 +54,9 @@ struct TraceTiming {
     std::int64_t lines = 0;              // instructions, EOC included
     std::uint32_t addressed = 0;         // channels that some request names
     std::int32_t simulated_channels = 0;
-    std::array<std::int64_t, n_dram_commands> commands{};  // all channels together
+    CommandCounts commands{};            // all channels together
+    std::int64_t open_cycles = 0;        // with a row open in some bank, all channels together
+    std::int64_t refresh_cycles = 0;     // spent in refresh, or charged for it, all addressed channels together
     std::vector<TraceEntry> schedule;    // in order of cycle, then channel
 };
 

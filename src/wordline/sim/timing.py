@@ -49,6 +49,8 @@ class ChannelTime:
     refresh_charge: int
     """nRFC for each interval of refresh debt that the run leaves; negative for refresh that it prepaid."""
     refreshes: int
+    open_cycles: int
+    """Cycles of the run with a row open in some bank."""
     causes: Mapping[str, int]
     commands: Mapping[str, int]
 
@@ -63,6 +65,10 @@ class StreamTime:
     """[instructions, causes], summed over the stream's channels (without tail and refresh charge); else empty."""
     busy: npt.NDArray[np.int64]
     """[instructions] cycles of the vector unit or the link; empty for channel streams."""
+    bytes: npt.NDArray[np.int64]
+    """[instructions] bytes over the link; empty for other streams."""
+    commands: npt.NDArray[np.int64]
+    """[instructions, commands], summed over the stream's channels; empty unless they were asked for."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,17 @@ class Span:
 
 @dataclass(frozen=True)
 class SpanTime:
-    """Cycles of everything with one label: each cause as mean over the channels, and what vector unit and link took."""
+    """Cycles of everything with one label: each cause as mean over the channels, and what vector unit and link took.
+
+    ``commands`` (all channels together) are zero unless the run counted them by instruction.
+    """
 
     label: str
     causes: Mapping[str, float]
     vector_busy: int
     link_busy: int
+    link_bytes: int
+    commands: Mapping[str, int]
 
     @property
     def cycles(self) -> float:
@@ -117,13 +128,19 @@ class TimingResult:
     def split(self, spans: Iterable[Span]) -> list[SpanTime]:
         """Cycles by label, in order of first appearance; instructions outside all spans are left out."""
         causes: dict[str, npt.NDArray[np.int64]] = {}
+        commands: dict[str, npt.NDArray[np.int64]] = {}
+        carried: dict[str, int] = {}
         busy: dict[str, dict[Engine, int]] = {}
         for span in spans:
             stream = self.streams[span.stream]
             total = causes.setdefault(span.label, np.zeros(len(CAUSES), np.int64))
+            issued = commands.setdefault(span.label, np.zeros(len(DRAM_COMMANDS), np.int64))
             serial = busy.setdefault(span.label, {Engine.VECTOR: 0, Engine.LINK: 0})
+            carried[span.label] = carried.get(span.label, 0) + int(stream.bytes[span.first : span.last + 1].sum())
             if stream.engine is Engine.CHANNEL:
                 total += stream.causes[span.first : span.last + 1].sum(axis=0)
+                if stream.commands.size:
+                    issued += stream.commands[span.first : span.last + 1].sum(axis=0)
             else:
                 serial[stream.engine] += int(stream.busy[span.first : span.last + 1].sum())
         channels = len(self.channels)
@@ -133,6 +150,8 @@ class TimingResult:
                 {cause: int(cycles) / channels for cause, cycles in zip(CAUSES, total, strict=True)},
                 busy[label][Engine.VECTOR],
                 busy[label][Engine.LINK],
+                carried[label],
+                _named(DRAM_COMMANDS, commands[label]),
             )
             for label, total in causes.items()
         ]
@@ -162,6 +181,7 @@ class TimingModel:
         trace: bool = False,
         step_bursts: bool = False,
         share_channels: bool = True,
+        instruction_commands: bool = False,
     ) -> TimingResult:
         """Time one submission.
 
@@ -173,6 +193,7 @@ class TimingModel:
             step_bursts: Issue each column by itself: slower, with the same result.
             share_channels: Simulate once what several channels do alike: the whole stream when it does not read its
                 channel number, else what lies between two waits.
+            instruction_commands: Count the DRAM commands of each instruction.
 
         Raises:
             Fault: With stream, channel and instruction.
@@ -180,7 +201,13 @@ class TimingModel:
         """
         words = np.ascontiguousarray(memory, dtype=np.int32)
         result = self._native.run(
-            slot, argument_base, words, trace=trace, step_bursts=step_bursts, share_channels=share_channels
+            slot,
+            argument_base,
+            words,
+            trace=trace,
+            step_bursts=step_bursts,
+            share_channels=share_channels,
+            instruction_commands=instruction_commands,
         )
         return convert_result(result, self.machine.clock.tck_ns)
 
@@ -188,13 +215,26 @@ class TimingModel:
 def convert_result(result: _native.TimingResult, tck_ns: float) -> TimingResult:
     """A native result as plain Python data."""
     channels = tuple(
-        ChannelTime(end, charge, refreshes, _named(CAUSES, causes), _named(DRAM_COMMANDS, commands))
-        for end, charge, refreshes, causes, commands in zip(
-            result.ends, result.refresh_charges, result.refreshes, result.causes, result.commands, strict=True
+        ChannelTime(end, charge, refreshes, rows_open, _named(CAUSES, causes), _named(DRAM_COMMANDS, commands))
+        for end, charge, refreshes, rows_open, causes, commands in zip(
+            result.ends,
+            result.refresh_charges,
+            result.refreshes,
+            result.open_cycles,
+            result.causes,
+            result.commands,
+            strict=True,
         )
     )
     streams = tuple(
-        StreamTime(Engine(s.engine), s.end, np.asarray(s.causes), np.asarray(s.busy, dtype=np.int64))
+        StreamTime(
+            Engine(s.engine),
+            s.end,
+            np.asarray(s.causes),
+            np.asarray(s.busy, dtype=np.int64),
+            np.asarray(s.bytes, dtype=np.int64),
+            np.asarray(s.commands),
+        )
         for s in result.streams
     )
     trace = tuple(IssuedCommand(*entry) for entry in result.trace)

@@ -47,6 +47,10 @@ class TraceTime:
     """How many channels were simulated; the others are addressed by the same lines as one of them."""
     commands: Mapping[str, int]
     """DRAM commands by name, all channels together; what was never issued is left out."""
+    open_cycles: int
+    """Cycles with a row open in some bank, summed over the channels."""
+    refresh_cycles: int
+    """Cycles of refresh, those charged for its debt included, summed over the addressed channels."""
     schedule: tuple[ScheduledCommand, ...]
     """Every command in order of cycle, then channel; empty if it was not recorded."""
 
@@ -87,7 +91,7 @@ class TraceModel:
         Raises:
             WordlineError: "bad-trace" (with line), "trace-too-long" (for the record).
         """
-        cycles, lines, addressed, simulated, commands, schedule = self._native.run(
+        cycles, lines, addressed, simulated, commands, rows_open, refreshing, schedule = self._native.run(
             text, name, record_limit=record, step_bursts=step_bursts
         )
         return TraceTime(
@@ -97,6 +101,8 @@ class TraceModel:
             tuple(channel for channel in range(self.machine.organisation.channels) if addressed >> channel & 1),
             simulated,
             {command: count for command, count in zip(DRAM_COMMANDS, commands, strict=True) if count},
+            rows_open,
+            refreshing,
             tuple(ScheduledCommand(*entry) for entry in schedule),
         )
 

@@ -164,7 +164,8 @@ def alike(program_: Program, machine: Machine, memory: list[int]) -> TimingResul
     """The program's timing with sharing, which must equal that without in everything that is counted."""
     model = TimingModel(machine)
     slot = model.load(program_)
-    shared, alone = model.run(slot, 0, memory), model.run(slot, 0, memory, share_channels=False)
+    shared = model.run(slot, 0, memory, instruction_commands=True)
+    alone = model.run(slot, 0, memory, share_channels=False, instruction_commands=True)
     assert alone.shared_segments == 0
     assert shared.channels == alone.channels
     assert shared.cycles == alone.cycles
@@ -172,6 +173,7 @@ def alike(program_: Program, machine: Machine, memory: list[int]) -> TimingResul
         assert one.end == other.end
         assert (one.causes == other.causes).all()
         assert (one.busy == other.busy).all()
+        assert (one.commands == other.commands).all()
     return shared
 
 

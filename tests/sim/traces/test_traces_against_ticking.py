@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.support.bank_states import open_cycles
 from tests.support.random_traces import random_simulator, random_trace, repeating_trace
 from tests.support.ticking_aim import tick
 from tests.support.ticking_corrected import tick_trace
@@ -29,6 +30,9 @@ def compare_simulator(seed: int) -> None:
     assert sum(time.commands.values()) == len(wanted.trace)
     counted = model.run(text.encode())
     assert (counted.cycles, counted.commands) == (time.cycles, time.commands), f"seed {seed}, {machine.name}"
+    commands = [(e.cycle, e.channel, e.command, e.bank) for e in time.schedule]
+    opened = sum(open_cycles(commands, c, 16, time.cycles) for c in range(machine.organisation.channels))
+    assert counted.open_cycles == time.open_cycles == opened, f"seed {seed}, {machine.name}"
 
 
 def compare_repetition(seed: int) -> None:
@@ -39,6 +43,8 @@ def compare_repetition(seed: int) -> None:
     model = TraceModel(machine, "aim-simulator")
     counted, simulated = model.run(text.encode()), model.run(text.encode(), record=RECORD)
     assert (counted.cycles, counted.commands) == (simulated.cycles, simulated.commands), f"seed {seed}, {machine.name}"
+    states = [(time.open_cycles, time.refresh_cycles) for time in (counted, simulated)]
+    assert states[0] == states[1], f"seed {seed}, {machine.name}"
     if seed % 40 == 0:
         assert simulated.cycles == tick(machine, text).cycles, f"seed {seed}, {machine.name}"
 
@@ -59,6 +65,10 @@ def compare_corrected(seed: int) -> None:
         time = model.run(text.encode(), record=RECORD, step_bursts=stepped)
         assert time.cycles == wanted.cycles, f"seed {seed}, {machine.name}"
         assert [tuple(e)[:3] for e in time.schedule] == [e[:3] for e in wanted.trace], f"seed {seed}, {machine.name}"
+    if not machine.refresh.enabled:  # else what is charged for refresh at the end comes between
+        commands = [(e.cycle, e.channel, e.command, e.bank) for e in time.schedule]
+        opened = sum(open_cycles(commands, c, 16, time.cycles) for c in range(machine.organisation.channels))
+        assert (time.open_cycles, time.refresh_cycles) == (opened, 0), f"seed {seed}, {machine.name}"
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
