@@ -40,12 +40,20 @@ def test_a_config_is_timed_at_several_contexts(tiny: str, capsys: pytest.Capture
     assert [step["context"] for step in found["steps"]] == [16, 200]
     assert found["context"] == found["compiled_for_context"] == 200
     assert found["ms_per_token"] == found["steps"][-1]["ms_per_token"]
+    assert found["joules_per_token"] == found["steps"][-1]["joules_per_token"]
     for step in found["steps"]:
         total = step["ms_per_token"]
         assert sum(step["causes_ms"].values()) == pytest.approx(total)
         for parts in (step["kinds"], step["operations"]):
             assert sum(part["channel_ms"] for part in parts) == pytest.approx(total)
             assert sum(part["vector_busy_ms"] for part in parts) == pytest.approx(step["limits_ms"]["vector_unit"])
+            assert sum(part["joules"] for part in parts) == pytest.approx(step["joules_per_token"])
+            kinds = [part["energy_kinds_j"] for part in parts]
+            for kind, joules in step["energy"]["kinds_j"].items():
+                assert sum(table.get(kind, 0.0) for table in kinds) == pytest.approx(joules, abs=1e-18)
+        assert (
+            step["joules_per_token"] == step["energy"]["joules"] == pytest.approx(step["energy"]["watts"] * total / 1e3)
+        )
         assert 0 < step["percent"]["L0"] < step["percent"]["L2"] < 100
         assert step["percent"]["L2"] <= step["percent"]["larger_of_L2_and_vector_unit"] <= 100
         assert step["percent"]["L2"] == pytest.approx(100 * step["limits_ms"]["L2"] / total)

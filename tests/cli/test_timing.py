@@ -21,6 +21,12 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (document["cycles"], document["ns"], document["instructions"]) == (286, 143.0, 4)
     assert document["channels"] == [31]
     assert document["commands"] == {"ACT16": 1, "TMOD": 3, "MAC16": 64, "WRMAC16": 1, "RDMAC16": 1}
+    energy = document["energy"]
+    assert set(energy["kinds_j"]) == {*document["commands"], "standby, rows open", "standby, rows closed", "static"}
+    assert energy["joules"] == pytest.approx(sum(energy["kinds_j"].values()))
+    # the row is open for 221 of 286 cycles on one channel of 32
+    assert energy["kinds_j"]["standby, rows open"] == pytest.approx(221 * 0.5 * 263.75e-12)
+    assert energy["kinds_j"]["standby, rows closed"] == pytest.approx((32 * 286 - 221) * 0.5 * 183.15e-12)
 
 
 def test_text_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +37,7 @@ def test_text_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
     assert "profile corrected of machine gddr6-aim-card+refresh.enabled=false" in shown
     assert "4 instructions for 1 channels (2 groups of alike ones)" in shown
     assert "MAC16" in shown
+    assert "standby, rows open" in shown
 
 
 def test_a_switch(capsys: pytest.CaptureFixture[str]) -> None:

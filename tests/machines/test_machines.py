@@ -216,6 +216,25 @@ GOOD = 'channels = { value = 2, unit = "count", source = "s" }'
     ("section", "text"),
     [
         ("[organisation]\nchannels = 2", "organisation.channels is a bare value"),
+        ("[energy]\nio_bit = 5", "energy.io_bit is a bare value"),
+        ('[energy]\nio_bit = { value = 5, unit = "pJ per bit", source = "s" }', "energy.io_bit lacks confidence"),
+        (
+            '[energy]\nio_bit = { value = 5, unit = "pJ per bit", source = "s", confidence = "good" }',
+            "energy.io_bit must have a confidence of high, medium, low, not 'good'",
+        ),
+        (
+            '[energy]\nio_bit = { value = 5, unit = "pJ", source = "s", confidence = "low" }',
+            "energy.io_bit has the unit 'pJ', the schema says 'pJ per bit'",
+        ),
+        (
+            '[energy]\nio_bit = { value = -5, unit = "pJ per bit", source = "s", confidence = "low" }',
+            "energy.io_bit must be between 0 and 1,000, not -5.0",
+        ),
+        ("[energy]\nio_bits = 5", "energy.io_bits is not in the schema"),
+        (
+            '[link]\nlanes = { value = 5, unit = "count", source = "s", confidence = "low" }',
+            "link.lanes has the unknown key 'confidence'",
+        ),
         ('[organisation]\nchannels = { value = 2, unit = "count" }', "organisation.channels lacks source"),
         ("[organisation]\nchannels = { value = 2 }", "organisation.channels lacks source and unit"),
         (f"[organisation]\n{GOOD.replace('count', 'byte')}", "has the unit 'byte', the schema says 'count'"),
@@ -239,6 +258,13 @@ def test_schema_errors_name_the_field_and_the_file(tmp_path: Path, section: str,
     assert error.code == "machine-schema"
     assert text in error.what
     assert error.where == path
+
+
+def test_a_bare_value_is_told_what_to_write(tmp_path: Path) -> None:
+    graded = failure(write(tmp_path, 'extends = "gddr6-aim"\n[energy]\nio_bit = 5\n'))
+    assert graded.remedy == 'write { value = ..., unit = "...", source = "...", confidence = "..." }'
+    plain = failure(write(tmp_path, 'extends = "gddr6-aim"\n[timing]\nnRP = 5\n'))
+    assert plain.remedy == 'write { value = ..., unit = "...", source = "..." }'
 
 
 def test_a_file_alone_must_be_complete(tmp_path: Path) -> None:

@@ -20,7 +20,20 @@ from typing import Protocol
 import wordline
 from wordline import knobs
 from wordline.cli import compile as compile_command
-from wordline.cli import devices, disasm, doctor, estimate, explain, generate, inspect, limits, score, timing, trace
+from wordline.cli import (
+    devices,
+    disasm,
+    doctor,
+    energy,
+    estimate,
+    explain,
+    generate,
+    inspect,
+    limits,
+    score,
+    timing,
+    trace,
+)
 from wordline.cli.output import print_any_text, print_json
 from wordline.errors import WordlineError
 
@@ -53,6 +66,7 @@ COMMANDS: tuple[Command, ...] = (
     trace,
     devices,
     limits,
+    energy,
     estimate,
     explain,
     doctor,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wordline.compiler.estimate import Estimate, PartTime, StepTime
 
 NAME = "estimate"
-HELP = "compile a model without weights and time its decode step: per operation, per cause, percent of the limits"
+HELP = "compile a model without weights and time its decode step: per operation, percent of the limits, energy"
 
 MIB = 1 << 20
 SHOWN = 0.0005
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print_tables(*_head(found), "", _steps(found), "", _memory(found))
     for step in found.steps:
-        print_tables("", _causes(step), "", _parts(step, "kind of operation", step.kinds))
+        print_tables("", _causes(step), "", _energy(step), "", _parts(step, "kind of operation", step.kinds))
     longest = found.steps[-1]
     print_tables("", _parts(longest, "operation", longest.operations))
     return 0
@@ -83,6 +83,7 @@ def document(found: Estimate) -> dict[str, Any]:
         "compiled_for_context": found.max_context,
         "context": found.steps[-1].context,
         "ms_per_token": steps[-1]["ms_per_token"],
+        "joules_per_token": steps[-1]["joules_per_token"],
         "percent": steps[-1]["percent"],
         "memory": memory,
         "steps": steps,
@@ -95,6 +96,7 @@ def _step_document(step: StepTime) -> dict[str, Any]:
         "cycles": step.cycles,
         "ms_per_token": step.ns / 1e6,
         "tokens_per_s": 1e9 / step.ns,
+        "joules_per_token": step.energy.joules,
         "limits_ms": {"L0": step.l0_ns / 1e6, "L2": step.l2_ns / 1e6, "vector_unit": step.vector_ns / 1e6},
         "percent": {
             "L0": step.percent_of_l0,
@@ -104,6 +106,7 @@ def _step_document(step: StepTime) -> dict[str, Any]:
         "causes_ms": _ms(step.causes_ns),
         "kinds": [_part_document(part) for part in step.kinds],
         "operations": [_part_document(part) for part in step.operations],
+        "energy": dataclasses.asdict(step.energy),
         "kv": dataclasses.asdict(step.kv),
     }
 
@@ -116,6 +119,8 @@ def _part_document(part: PartTime) -> dict[str, Any]:
         "vector_busy_ms": part.vector_ns / 1e6,
         "link_busy_ms": part.link_ns / 1e6,
         "causes_ms": _ms(part.causes_ns),
+        "joules": part.energy.total / 1e12,
+        "energy_kinds_j": {name: pj / 1e12 for name, pj in part.energy.kinds.items()},
     }
 
 
@@ -146,6 +151,8 @@ def _steps(found: Estimate) -> Any:
             f"{step.percent_of_l2:.1f} %",
             f"{step.vector_ns / 1e6:.4f}",
             f"{step.percent_of_bound:.1f} %",
+            f"{1e3 * step.energy.joules:.3f}",
+            f"{step.energy.watts:.1f}",
         ]
         for step in found.steps
     ]
@@ -160,6 +167,8 @@ def _steps(found: Estimate) -> Any:
         "of L2",
         "vector ms",
         "of larger",
+        "mJ/token",
+        "W",
     ]
     title = "a decode step; vector ms: the vector unit's bound; larger: of L2 and it"
     return table(title, columns, rows, left=0)
@@ -197,6 +206,12 @@ def _causes(step: StepTime) -> Any:
     return table(f"context {step.context}, by cause (channels)", ["cause", "ms", "of step"], rows)
 
 
+def _energy(step: StepTime) -> Any:
+    from wordline.engine.report import energy_rows
+
+    return table(f"context {step.context}, by energy", ["energy of", "mJ", "of step"], energy_rows(step.energy))
+
+
 def _parts(step: StepTime, what: str, parts: tuple[PartTime, ...]) -> Any:
     from wordline.engine.report import main_causes
 
@@ -207,10 +222,14 @@ def _parts(step: StepTime, what: str, parts: tuple[PartTime, ...]) -> Any:
             f"{part.channel_ns / 1e6:.4f}",
             f"{100 * part.channel_ns / step.ns:.1f} %",
             f"{part.vector_ns / 1e6:.4f}",
+            f"{part.energy.total / 1e9:.4f}",
+            f"{100 * part.energy.total / 1e12 / step.energy.joules:.1f} %",
             main_causes(part.causes_ns, step.ns),
         ]
         for part in parts
-        if part.channel_ns + part.vector_ns >= SHOWN * step.ns
+        if part.channel_ns + part.vector_ns >= SHOWN * step.ns or part.energy.total >= SHOWN * 1e12 * step.energy.joules
     ]
     title = f"context {step.context}, by {what}"
-    return table(title, [what, "count", "channel ms", "of step", "vector busy ms", "main causes"], rows)
+    return table(
+        title, [what, "count", "channel ms", "of step", "vector busy ms", "mJ", "of energy", "main causes"], rows
+    )

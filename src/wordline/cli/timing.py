@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
 from wordline.cli.output import print_json, print_tables, table
 from wordline.machines import Machine
+from wordline.sim.energy import EnergyModel, EnergyTotals, activity_of_trace
 from wordline.sim.traces import PROFILES, TraceTime, time_trace
 
 NAME = "timing"
-HELP = "cycles of an AiM trace, as the public simulator counts them or by our own rules"
+HELP = "cycles and energy of an AiM trace, as the public simulator counts them or by our own rules"
 
 DEFAULT_MACHINE = "gddr6-aim-card"
 DEFAULT_PROFILE = "aim-simulator"
@@ -33,22 +35,36 @@ def run(args: argparse.Namespace) -> int:
     """Time the trace."""
     machine = machine_of(args)
     time = time_trace(machine, args.profile, args.trace)
+    model = EnergyModel(machine)
+    ledger = model.ledger(activity_of_trace(time, machine))
+    energy = model.totals(ledger, time.nanoseconds)
     if args.json:
-        print_json(_document(machine, args, time))
+        print_json(_document(machine, args, time, energy))
         return 0
     channels = len(time.channels)
-    rows = [[command, f"{count:,}", f"{count / max(channels, 1):,.1f}"] for command, count in time.commands.items()]
+    kinds = ledger.kinds
+    rows = [
+        [command, f"{count:,}", f"{count / max(channels, 1):,.1f}", f"{kinds.pop(command, 0.0) / 1e3:,.3f}"]
+        for command, count in time.commands.items()
+    ]
     print_tables(
         f"{args.trace}: {time.cycles:,} cycles, {time.nanoseconds:,.1f} ns of device time",
+        f"energy {ledger.total / 1e3:,.3f} nJ, {machine.organisation.channels} channels (constants: wordline energy)",
         f"profile {args.profile} of machine {machine.name} ({machine.hash[:12]})",
         f"{time.lines:,} instructions for {channels} channels ({time.simulated_channels} groups of alike ones)",
         "",
-        table("DRAM commands", ["command", "all channels", "a channel"], rows),
+        table("DRAM commands", ["command", "all channels", "a channel", "nJ"], rows),
+        "",
+        table(
+            "beside commands",
+            ["kind", "nJ"],
+            [[kind, f"{pj / 1e3:,.3f}"] for kind, pj in kinds.items()],
+        ),
     )
     return 0
 
 
-def _document(machine: Machine, args: argparse.Namespace, time: TraceTime) -> dict[str, Any]:
+def _document(machine: Machine, args: argparse.Namespace, time: TraceTime, energy: EnergyTotals) -> dict[str, Any]:
     return {
         "trace": str(args.trace),
         "profile": args.profile,
@@ -58,4 +74,5 @@ def _document(machine: Machine, args: argparse.Namespace, time: TraceTime) -> di
         "instructions": time.lines,
         "channels": list(time.channels),
         "commands": dict(time.commands),
+        "energy": dataclasses.asdict(energy),
     }

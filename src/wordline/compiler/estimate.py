@@ -1,7 +1,7 @@
 """How long a decode step takes, and what it needs, from a model's configuration alone: compiled for real, then timed.
 
-All times are device time from the cycle model. Nothing is scaled or interpolated: every figure belongs to a program
-that was compiled, at a context that was timed.
+All times are device time from the cycle model, all energies those of the ledger (docs/energy.md). Nothing is scaled or
+interpolated: every figure belongs to a program that was compiled, at a context that was timed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_p
 from wordline.compiler.pipeline import Progress, check_context, compile_graph, silent
 from wordline.frontend.load import ImportedModel
 from wordline.machines import Machine
+from wordline.sim.energy import EnergyModel, EnergyTotals, Ledger, activity_of, split_activity
 from wordline.sim.limits import decode_limits
 from wordline.sim.shapes import ModelShape
 from wordline.sim.timing import CAUSES, Span, SpanTime, TimingModel, TimingResult
@@ -31,10 +32,11 @@ OUTSIDE = "start and end"
 
 @dataclass(frozen=True)
 class PartTime:
-    """Time of one kind of work, or of one operation of every layer together, in ns.
+    """Time of one kind of work, or of one operation of every layer together, in ns, and its energy.
 
-    ``channel_ns`` is the channels' time (mean), split in ``causes_ns``; over all parts it adds up to the step.
-    ``vector_ns`` and ``link_ns`` are the busy times of vector unit and link, most of it beside channel time.
+    ``channel_ns`` is the channels' time (mean), split in ``causes_ns``; over all parts it adds up to the step, and so
+    does the energy. ``vector_ns`` and ``link_ns`` are the busy times of vector unit and link, most of it beside channel
+    time.
     """
 
     name: str
@@ -43,6 +45,7 @@ class PartTime:
     vector_ns: float
     link_ns: float
     causes_ns: Mapping[str, float]
+    energy: Ledger
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class StepTime:
     kinds: tuple[PartTime, ...]
     operations: tuple[PartTime, ...]
     kv: KvFootprint
+    energy: EnergyTotals
 
     @property
     def percent_of_l0(self) -> float:
@@ -138,7 +142,10 @@ def estimate(
     image = compiled.generated.program.to_bytes()
     timing = TimingModel(machine)
     slot = timing.load(image)
-    steps = [_step(compiled, shape, context, timing.run(slot, 0, _memory(compiled, context))) for context in contexts]
+    steps = [
+        _step(compiled, shape, context, timing.run(slot, 0, _memory(compiled, context), instruction_commands=True))
+        for context in contexts
+    ]
     return Estimate(
         shape.name,
         str(model.metadata["architecture"]),
@@ -178,13 +185,17 @@ def _step(compiled: Compiled, shape: ModelShape, context: int, result: TimingRes
     limits = decode_limits(machine, shape, 1, context)
     parts = compiled.generated.provenance
     causes = result.causes
+    model, activity = EnergyModel(machine), activity_of(result, machine)
 
     def table(label: Callable[[Any], str]) -> tuple[PartTime, ...]:
         spans = [Span(r.stream, r.first, r.last, label(r)) for r in parts]
         counts: dict[str, set[str]] = {}
         for r in parts:
             counts.setdefault(label(r), set()).add(r.op)
-        return _parts(result.split(spans), causes, {name: len(ops) for name, ops in counts.items()}, tck)
+        times = result.split(spans)
+        energies, rest = split_activity(activity, times)
+        ledgers = {name: model.ledger(part) for name, part in {**energies, OUTSIDE: rest}.items()}
+        return _parts(times, causes, {name: len(ops) for name, ops in counts.items()}, ledgers, tck)
 
     kinds = table(lambda r: str(r.kind))
     return StepTime(
@@ -198,11 +209,16 @@ def _step(compiled: Compiled, shape: ModelShape, context: int, result: TimingRes
         kinds,
         table(lambda r: starred(r.op)),
         kv_footprint(machine, compiled.lowered.kv, context),
+        model.totals(model.ledger(activity), result.nanoseconds),
     )
 
 
 def _parts(
-    times: Iterable[SpanTime], causes: Mapping[str, float], counts: Mapping[str, int], tck: float
+    times: Iterable[SpanTime],
+    causes: Mapping[str, float],
+    counts: Mapping[str, int],
+    ledgers: Mapping[str, Ledger],
+    tck: float,
 ) -> tuple[PartTime, ...]:
     """Parts, longest first; what they leave of the step's ``causes`` is called :data:`OUTSIDE`."""
     rest = dict(causes)
@@ -219,10 +235,11 @@ def _parts(
                 time.vector_busy * tck,
                 time.link_busy * tck,
                 split,
+                ledgers[time.label],
             )
         )
     outside = {cause: cycles * tck if abs(cycles) > 1e-6 else 0.0 for cause, cycles in rest.items()}
-    made.append(PartTime(OUTSIDE, 1, sum(outside.values()), 0.0, 0.0, outside))
+    made.append(PartTime(OUTSIDE, 1, sum(outside.values()), 0.0, 0.0, outside, ledgers[OUTSIDE]))
     return tuple(sorted(made, key=lambda part: -part.channel_ns))
 
 

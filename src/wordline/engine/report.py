@@ -16,8 +16,10 @@ from wordline.artifact import Artifact, Range
 from wordline.engine.generate import Generation
 from wordline.engine.session import ENTRY
 from wordline.runtime import Device
+from wordline.sim.energy import EnergyModel, EnergyTotals, activity_of
 from wordline.sim.limits import decode_limits
 from wordline.sim.shapes import ModelShape
+from wordline.sim.timing import convert_result
 
 OUTSIDE = "start and end"
 """The kind of cycles that belong to no instruction: waiting for the slowest channel, refresh left to do."""
@@ -52,7 +54,7 @@ class KindTime:
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Simulated time. Limits and splits belong to the last step, which attended over ``context`` tokens."""
+    """Simulated time. Limits, splits and energy belong to the last step, which attended over ``context`` tokens."""
 
     tck_ns: float
     prompt_ns: float
@@ -65,6 +67,8 @@ class DeviceTime:
     percent_of_l2: float
     causes_ns: dict[str, float]
     kinds: tuple[KindTime, ...]
+    joules_per_token: float
+    energy: EnergyTotals
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ def _device_time(artifact: Artifact, run: Generation, profile: Any) -> DeviceTim
     limits = decode_limits(machine, ModelShape(name=model.name, **model.shape), 1, context)
     last = run.decode_cycles[-1] * tck
     causes = _named(np.asarray(profile.causes).mean(axis=0) * tck)
+    energies = EnergyModel(machine)
+    energy = energies.totals(energies.ledger(activity_of(convert_result(profile, tck), machine)), last)
     return DeviceTime(
         tck_ns=tck,
         prompt_ns=sum(run.prompt_cycles) * tck,
@@ -150,6 +156,8 @@ def _device_time(artifact: Artifact, run: Generation, profile: Any) -> DeviceTim
         percent_of_l2=100 * limits.l2 / last,
         causes_ns=causes,
         kinds=tuple(split_by_kind(artifact.manifest.entries[ENTRY].provenance, profile, tck)),
+        joules_per_token=energy.joules,
+        energy=energy,
     )
 
 
@@ -210,7 +218,23 @@ def _device_lines(time: DeviceTime) -> list[str]:
         for kind in time.kinds
         if kind.channel_ns + kind.vector_ns >= step / 2000  # what shows as 0.0 %
     ]
+    lines.append(
+        f"energy, modelled: {1e3 * time.energy.joules:.4f} mJ a token at context {time.context} "
+        f"({time.energy.watts:.2f} W); constants: wordline energy"
+    )
+    rows_of_energy = energy_rows(time.energy)
+    width = max(len(row[0]) for row in rows_of_energy)
+    lines += [f"    {kind:<{width}} {share:>7}  {mj} mJ" for kind, mj, share in rows_of_energy]
     return lines
+
+
+def energy_rows(energy: EnergyTotals) -> list[tuple[str, str, str]]:
+    """(kind, mJ, share) of what energy is spent on, largest first, as text; what shows as 0.0 % is left out."""
+    return [
+        (kind, f"{1e3 * joules:.4f}", f"{100 * joules / energy.joules:.1f} %")
+        for kind, joules in sorted(energy.kinds_j.items(), key=lambda item: -item[1])
+        if joules >= energy.joules / 2000
+    ]
 
 
 def main_causes(causes: Mapping[str, float], step: float) -> str:

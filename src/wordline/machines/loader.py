@@ -1,8 +1,8 @@
 """Reads machine files: inheritance, schema check, overrides.
 
 A file is TOML with the keys ``generation``, ``description``, ``abstract``, ``extends`` and one table per section of
-the schema, in which every constant is ``{ value = ..., unit = "...", source = "..." }``. Files without ``extends``
-must state everything; the others state what differs.
+the schema, in which every constant is ``{ value = ..., unit = "...", source = "..." }``, with ``confidence = "..."``
+besides where the schema grades it. Files without ``extends`` must state everything; the others state what differs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any, cast
 from wordline.errors import WordlineError
 from wordline.knobs import expanded
 from wordline.machines.machine import Field, Machine, collect_fields, unknown_field
-from wordline.machines.schema import SECTIONS, Quantity, Scalar, Table
+from wordline.machines.schema import CONFIDENCE, SECTIONS, Quantity, Scalar, Table
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _HEADER: dict[str, type] = {"generation": str, "description": str, "abstract": bool, "extends": str}
 _ENTRY = {"value", "unit", "source"}
+_ORDER = ("value", "unit", "source", "confidence")
 #: Where an override begins in a variant name; a plus sign elsewhere belongs to the path of a file or to a number.
 _VARIANT = re.compile(r"\+(?=[a-z_]+\.[A-Za-z0-9_.]+=)")
 
@@ -198,24 +199,30 @@ def _read_section(section: str, content: dict[str, Any], entries: dict[str, Fiel
 
 
 def _entry(path: str, entry: Any, label: str) -> Field:
+    kind, spec = _quantities()[path]
+    keys = _ENTRY | {"confidence"} if spec.graded else _ENTRY
     if not isinstance(entry, dict):
-        raise _schema_error(path, "is a bare value", label, 'write { value = ..., unit = "...", source = "..." }')
-    missing = sorted(_ENTRY - set(entry))
+        form = ", ".join(f"{key} = ..." if key == "value" else f'{key} = "..."' for key in _ORDER if key in keys)
+        raise _schema_error(path, "is a bare value", label, f"write {{ {form} }}")
+    missing = sorted(keys - set(entry))
     if missing:
         raise _schema_error(path, f"lacks {' and '.join(missing)}", label)
-    extra = sorted(set(entry) - _ENTRY)
+    extra = sorted(set(entry) - keys)
     if extra:
         raise _schema_error(path, f"has the unknown key {extra[0]!r}", label)
-    kind, spec = _quantities()[path]
     if entry["unit"] != spec.unit:
         raise _schema_error(path, f"has the unit {entry['unit']!r}, the schema says {spec.unit!r}", label)
     source = entry["source"]
     if not isinstance(source, str) or not source.strip():
         raise _schema_error(path, "has no source", label)
+    confidence = entry.get("confidence", "")
+    if spec.graded and confidence not in CONFIDENCE:
+        words = ", ".join(CONFIDENCE)
+        raise _schema_error(path, f"must have a confidence of {words}, not {confidence!r}", label)
     problem, value = _check(entry["value"], kind, spec)
     if problem:
         raise _schema_error(path, problem, label)
-    return Field(value, spec.unit, source)
+    return Field(value, spec.unit, source, confidence)
 
 
 def _override(path: str, value: Scalar, entries: Mapping[str, Field], where: str) -> Field:
@@ -237,7 +244,7 @@ def _override(path: str, value: Scalar, entries: Mapping[str, Field], where: str
         raise WordlineError("machine-override", f"{path} {problem}", where=where)
     before = entries.get(path)
     was = f" (was {_text(before.value)}: {before.source})" if before else ""
-    return Field(checked, spec.unit, f"override{was}")
+    return Field(checked, spec.unit, f"override{was}", "override" if spec.graded else "")
 
 
 def _parse(text: str, kind: type) -> Any:

@@ -17,6 +17,7 @@ from wordline.machines.schema import (
     Buffer,
     Clock,
     CommandProcessor,
+    Energy,
     Host,
     Link,
     Organisation,
@@ -32,11 +33,16 @@ from wordline.machines.schema import (
 
 @dataclass(frozen=True)
 class Field:
-    """One constant: its value, its unit and where it comes from."""
+    """One constant: its value, its unit and where it comes from.
+
+    ``confidence`` is a word of :data:`wordline.machines.schema.CONFIDENCE` in sections that grade their constants,
+    "override" for an override there, and empty elsewhere.
+    """
 
     value: Scalar | tuple[str, ...]
     unit: str
     source: str
+    confidence: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Machine:
     command_processor: CommandProcessor
     vector_unit: VectorUnit
     link: Link
+    energy: Energy
     host: Host
     aim_simulator: AimSimulator
     fields_by_path: Mapping[str, Field] = field(repr=False, compare=False)

@@ -22,13 +22,16 @@ Scalar = int | float | str | bool
 
 @dataclass(frozen=True)
 class Quantity:
-    """What the schema says of a field: unit, inclusive range, allowed words, and the keys of a table."""
+    """What the schema says of a field: unit, inclusive range, allowed words, the keys of a table, and whether a file
+    has to say how far the figure can be trusted.
+    """
 
     unit: str
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
+    graded: bool = False
 
 
 def quantity(
@@ -38,9 +41,10 @@ def quantity(
     *,
     words: tuple[str, ...] = (),
     keys: tuple[str, ...] = (),
+    graded: bool = False,
 ) -> Any:
     """A required dataclass field that carries its :class:`Quantity`."""
-    return field(metadata={"quantity": Quantity(unit, low, high, words, keys)})
+    return field(metadata={"quantity": Quantity(unit, low, high, words, keys, graded)})
 
 
 class Table(Mapping[str, float]):
@@ -64,6 +68,9 @@ class Table(Mapping[str, float]):
     def __repr__(self) -> str:
         return f"Table({self._items!r})"
 
+
+#: How far a graded figure can be trusted, best first (meanings: docs/energy.md).
+CONFIDENCE = ("high", "medium", "low")
 
 #: Vector functions that are evaluated by an algorithm with a stated error (see docs/numerics.md).
 FUNCTIONS = ("exp", "recip", "rsqrt", "sigmoid", "tanh", "sin", "cos")
@@ -382,6 +389,35 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Energy:
+    """What events cost and what stands by costs (docs/energy.md). Zero: not accounted; its source says why.
+
+    A milliwatt is a picojoule a nanosecond, so background power times nanoseconds is picojoules too.
+    """
+
+    activate: float = quantity("pJ per bank", 0.0, 1e6, graded=True)
+    mac_column: float = quantity("pJ per bank", 0.0, 1e6, graded=True)
+    ewmul_column: float = quantity("pJ per bank group", 0.0, 1e6, graded=True)
+    af_column: float = quantity("pJ per bank", 0.0, 1e6, graded=True)
+    column_read: float = quantity("pJ", 0.0, 1e6, graded=True)
+    column_write: float = quantity("pJ", 0.0, 1e6, graded=True)
+    register_read: float = quantity("pJ", 0.0, 1e6, graded=True)
+    register_write: float = quantity("pJ", 0.0, 1e6, graded=True)
+    buffer_read: float = quantity("pJ", 0.0, 1e6, graded=True)
+    buffer_write: float = quantity("pJ", 0.0, 1e6, graded=True)
+    io_bit: float = quantity("pJ per bit", 0.0, 1e3, graded=True)
+    command: float = quantity("pJ", 0.0, 1e6, graded=True)
+    access: float = quantity("pJ", 0.0, 1e6, graded=True)
+    refresh_rows: float = quantity("row per bank", 0.0, 1e3, graded=True)
+    standby_open: float = quantity("mW per channel", 0.0, 1e5, graded=True)
+    standby_closed: float = quantity("mW per channel", 0.0, 1e5, graded=True)
+    buffer_static: float = quantity("mW per channel", 0.0, 1e5, graded=True)
+    device_static: float = quantity("mW", 0.0, 1e6, graded=True)
+    vector_cycle: float = quantity("pJ per cycle", 0.0, 1e6, graded=True)
+    link_bit: float = quantity("pJ per bit", 0.0, 1e3, graded=True)
+
+
+@dataclass(frozen=True)
 class AimSimulator:
     """Profile ``aim-simulator``: where the published simulator differs from ``timing`` and ``rules`` (docs/timing.md).
 
@@ -422,6 +458,7 @@ SECTIONS: dict[str, type] = {
     "command_processor": CommandProcessor,
     "vector_unit": VectorUnit,
     "link": Link,
+    "energy": Energy,
     "host": Host,
     "aim_simulator": AimSimulator,
 }
