@@ -11,6 +11,7 @@
 #include "conversion.hpp"
 #include "wordline/error.hpp"
 #include "wordline/functional.hpp"
+#include "wordline/program_store.hpp"
 #include "wordline/text.hpp"
 
 namespace {

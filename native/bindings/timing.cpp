@@ -13,7 +13,7 @@
 
 #include "bindings.hpp"
 #include "conversion.hpp"
-#include "wordline/functional.hpp"
+#include "wordline/program_store.hpp"
 #include "wordline/timing.hpp"
 #include "wordline/timing_memo.hpp"
 

@@ -12,6 +12,7 @@
 
 #include "wordline/device_interface.hpp"
 #include "wordline/functional.hpp"
+#include "wordline/program_store.hpp"
 #include "wordline/timing.hpp"
 #include "wordline/timing_memo.hpp"
 
