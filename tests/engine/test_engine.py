@@ -379,6 +379,26 @@ def test_logits_that_are_no_numbers_have_no_score(artifact: Artifact, value: flo
     assert caught.value.code == "bad-logits"
 
 
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ 1 / 0 }}", "ZeroDivisionError: division by zero"),
+        ("{{ 1 + 'a' }}", "TypeError"),
+        ("{% include '/etc/passwd' %}", "TypeError: no loader"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "RecursionError"),
+        ("{% for i in range(10000000) %}x{% endfor %}", "OverflowError: Range too big"),
+        ("{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}", "it writes more than 16,777,216 characters"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+    ],
+)
+def test_a_chat_template_may_fail_in_any_way(tmp_path: Path, template: str, words: str) -> None:
+    with pytest.raises(WordlineError, match="chat template refuses the conversation") as caught:
+        tokenizer_with(tmp_path, chat_template=template).encode_chat([{"role": "user", "content": "a"}])
+    assert caught.value.code == "chat-template"
+    assert words in caught.value.what
+
+
 def test_half_a_surrogate_pair_is_no_text(artifact: Artifact) -> None:
     with pytest.raises(WordlineError, match=r"U\+D83D, at character 1") as caught:
         Tokenizer(artifact).encode("a\ud83d")

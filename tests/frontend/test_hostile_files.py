@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
-from tests.support.models import write_config
+from tests.support.models import saved_model, tiny_model, write_config, write_gguf
+from wordline.compiler.contents import _tokenizer
 from wordline.errors import WordlineError
 from wordline.frontend import gguf_model
 from wordline.frontend.checkpoint import weights_of
 from wordline.frontend.configuration import MAX_LAYERS, config_at
 from wordline.frontend.gguf_file import GGUFFile
-from wordline.frontend.tokenizer import _generation_config
+from wordline.frontend.load import load_model
+from wordline.frontend.tokenizer import _generation_config, tokenizer_of
 
 Pair = tuple[str, int, bytes]
 Tensor = tuple[str, tuple[int, ...], int, int]
@@ -155,12 +158,44 @@ def test_configurations_that_are_none(tmp_path: Path, data: bytes) -> None:
     assert caught.value.code == "unreadable-config"
 
 
-@pytest.mark.parametrize("layers", [0, -1, MAX_LAYERS + 1, 10**18])
-def test_a_number_of_layers_that_no_model_has(tmp_path: Path, layers: int) -> None:
-    path = write_config(tmp_path / "config.json", model_type="llama", num_hidden_layers=layers)
-    with pytest.raises(WordlineError, match=f"says {layers} layers") as caught:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_hidden_layers", 0),
+        ("num_hidden_layers", -1),
+        ("num_hidden_layers", MAX_LAYERS + 1),
+        ("num_hidden_layers", 10**18),
+        ("intermediate_size", 0),
+        ("vocab_size", 0),
+        ("max_position_embeddings", -4),
+        ("rms_norm_eps", float("nan")),
+        ("rope_theta", float("inf")),
+    ],
+)
+def test_numbers_that_no_model_has(tmp_path: Path, field: str, value: float) -> None:
+    path = write_config(tmp_path / "config.json", **{"model_type": "llama", "num_hidden_layers": 1, field: value})
+    with pytest.raises(WordlineError, match=f"{field} is {value}") as caught:
         config_at(path)
     assert caught.value.code == "unreadable-config"
+
+
+def test_a_rotary_embedding_that_divides_by_zero(tmp_path: Path) -> None:
+    path = write_config(tmp_path / "config.json", model_type="llama", num_hidden_layers=1, rope_theta=0.0)
+    with pytest.raises(WordlineError, match=r"the table '.*inv_freq' that follows from the configuration") as caught:
+        load_model(path)
+    assert caught.value.code == "unreadable-config"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers(tmp_path: Path, value: float) -> None:
+    saved_model(tmp_path / "model", "llama", num_hidden_layers=1)
+    file = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(file)
+    tensors["model.norm.weight"][3] = value
+    save_file(tensors, file)
+    with pytest.raises(WordlineError, match=r"the weight 'model.norm.weight' holds values") as caught:
+        load_model(tmp_path / "model")
+    assert caught.value.code == "bad-weights"
 
 
 @pytest.mark.parametrize(
@@ -188,3 +223,20 @@ def test_sampling_defaults_that_are_none(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(WordlineError, match=r"generation_config.json cannot be read") as caught:
         _generation_config(tmp_path)
     assert caught.value.code == "unreadable-config"
+
+
+def test_tokens_that_the_model_does_not_know(tmp_path: Path) -> None:
+    """The byte tokenizer begins with token 256 and ends with 257."""
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, tiny_model("llama"), "llama")
+    file = GGUFFile(path)
+    config = gguf_model.config_of(file)
+    config.vocab_size = 257
+    files = tokenizer_of(path, config, file.metadata)
+    assert files is not None
+    assert files["eos_token_ids"] == []
+    model = load_model(path, bind=False)
+    model.config["vocab_size"] = 256
+    with pytest.raises(WordlineError, match="begins texts is number 256, the model knows 256") as caught:
+        _tokenizer(model)
+    assert caught.value.code == "unreadable-tokenizer"

@@ -29,6 +29,7 @@ from wordline.compiler.compiled import Compiled
 from wordline.compiler.footprint import envelope_contexts, kv_footprint
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.lower import Lowered
+from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel
 from wordline.graph.ir import Constant, Graph
 
@@ -125,7 +126,15 @@ def _tokenizer(model: ImportedModel) -> tuple[TokenizerInfo | None, bytes | None
     if model.tokenizer is None:
         return None, None
     files: Any = model.tokenizer
-    return tokenizer_info(files), files["tokenizer_json"].encode()
+    info, vocab = tokenizer_info(files), int(model.config["vocab_size"])
+    if info.bos_id is not None and info.bos_id >= vocab:
+        raise WordlineError(
+            "unreadable-tokenizer",
+            f"the token {files['bos_token']!r:.40} that begins texts is number {info.bos_id}, the model knows {vocab}",
+            where=str(model.metadata["source"]),
+            remedy="use the tokenizer that the model was published with",
+        )
+    return info, files["tokenizer_json"].encode()
 
 
 def tokenizer_info(files: Any) -> TokenizerInfo:

@@ -11,6 +11,8 @@ from wordline.artifact.artifact import corrupt
 from wordline.errors import WordlineError
 
 REPLACEMENT = "\ufffd"
+MAX_CHAT_CHARACTERS = 1 << 24
+"""What a chat template may write: far more than any context holds, little enough to be held."""
 
 
 class Tokenizer:
@@ -67,20 +69,27 @@ class Tokenizer:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = refuse
+        text, size = [], 0
         try:
-            return environment.from_string(self.info.chat_template).render(
+            for piece in environment.from_string(self.info.chat_template).generate(
                 messages=list(messages),
                 add_generation_prompt=True,
                 bos_token=self._token(self.info.bos_id),
                 eos_token=self._token(next(iter(self.info.eos_ids), None)),
-            )
-        except jinja2.TemplateError as error:
+            ):
+                text.append(piece)
+                size += len(piece)
+                if size > MAX_CHAT_CHARACTERS:
+                    refuse(f"it writes more than {MAX_CHAT_CHARACTERS:,} characters")
+        except Exception as error:  # a template is a program of the model's: it can fail in any way
+            reason = str(error) if isinstance(error, jinja2.TemplateError) else f"{type(error).__name__}: {error}"
             raise WordlineError(
                 "chat-template",
-                f"the model's chat template refuses the conversation: {error}",
+                f"the model's chat template refuses the conversation: {reason}",
                 where=self._where,
                 remedy="leave out --chat",
             ) from error
+        return "".join(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of some tokens, without special ones. Bytes that are not UTF-8 become U+FFFD."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,17 @@ from transformers import AutoConfig, PretrainedConfig
 from wordline.errors import WordlineError
 from wordline.frontend.foreign import summary
 
-MAX_LAYERS = 4096
+MAX_LAYERS = 1024
 """Far more than any model has: a number beyond it is damage, and tracing that many layers would not end."""
+_ANY = 1 << 62
+_SIZES = {
+    "num_hidden_layers": MAX_LAYERS,
+    "hidden_size": _ANY,
+    "intermediate_size": _ANY,
+    "num_attention_heads": _ANY,
+    "vocab_size": _ANY,
+    "max_position_embeddings": _ANY,
+}
 
 
 def config_at(path: Path) -> PretrainedConfig:
@@ -63,12 +73,33 @@ def config_of(fields: Mapping[str, Any], where: str) -> PretrainedConfig:
             where=where,
             remedy="compare it with the one the model's publisher provides",
         ) from error
-    layers = getattr(config, "num_hidden_layers", None)
-    if layers is not None and not 1 <= layers <= MAX_LAYERS:
+    problem = _nonsense(config, fields)
+    if problem:
         raise WordlineError(
             "unreadable-config",
-            f"the configuration says {layers} layers; a model has 1 to {MAX_LAYERS}",
+            f"the configuration is not valid: {problem}",
             where=where,
             remedy="compare it with the one the model's publisher provides",
         )
     return config
+
+
+def _nonsense(config: PretrainedConfig, fields: Mapping[str, Any]) -> str:
+    """What transformers takes and no model can have; empty if there is none."""
+    for name, most in _SIZES.items():
+        size = getattr(config, name, 1)
+        if isinstance(size, int) and not 1 <= size <= most:
+            return f"{name} is {size}; it is from 1 to {most}" if most < _ANY else f"{name} is {size}"
+    for name, value in _numbers(fields):
+        if not math.isfinite(value):
+            return f"{name} is {value}"
+    return ""
+
+
+def _numbers(fields: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The real numbers in ``fields`` and in the objects inside them, with their names."""
+    for name, value in fields.items():
+        if isinstance(value, float):
+            yield name, value
+        elif isinstance(value, Mapping):
+            yield from _numbers(value)

@@ -66,7 +66,7 @@ def export_decode_step(config: PretrainedConfig) -> ExportedStep:
 
     Raises:
         WordlineError: "unsupported-architecture": transformers has no causal language model for it;
-            "export-failed": the model's code cannot be traced.
+            "unreadable-config"; "export-failed": the model's code cannot be traced.
     """
     model = _model_on_meta(config)
     step = _DecodeStep(model)
@@ -147,7 +147,14 @@ def _configured_tables(model: PreTrainedModel) -> dict[str, NDArray[np.generic]]
         for name, buffer in real._buffers.items():
             data = buffer.numpy()
             if not np.array_equal(data, np.full_like(data, _unset(buffer)), equal_nan=buffer.is_floating_point()):
-                tables[f"{prefix}.{name}" if prefix else name] = data
+                full = f"{prefix}.{name}" if prefix else name
+                if not np.isfinite(data).all():
+                    raise WordlineError(
+                        "unreadable-config",
+                        f"the table '{full}' that follows from the configuration holds what is no finite number",
+                        remedy="compare the rotary embedding's parameters with those the model's publisher provides",
+                    )
+                tables[full] = data
     return tables
 
 

@@ -128,7 +128,7 @@ def _import(
         graph, parameters = _repeated(name, config, source)
     else:
         step = export_decode_step(config)
-        graph = lower(step, name, read(step) if read is not None else None)
+        graph = lower(step, name, _checked(read(step), source) if read is not None else None)
         parameters = _parameter_count(step.parameters)
     _check_attention(graph, config, source)
     metadata = {
@@ -140,6 +140,19 @@ def _import(
         "parameters": parameters,
     }
     return ImportedModel(graph, config.to_dict(), tokenizer, metadata)
+
+
+def _checked(weights: Mapping[str, NDArray[np.generic]], source: Path) -> Mapping[str, NDArray[np.generic]]:
+    """``weights``, all of them finite: one that is not makes every answer of the model nonsense."""
+    for name, data in weights.items():
+        if data.size and not (np.isfinite(data.max()) and np.isfinite(data.min())):  # both keep a NaN
+            raise WordlineError(
+                "bad-weights",
+                f"the weight '{name}' holds values that are no finite numbers",
+                where=str(source),
+                remedy="get the file again, or convert the model again",
+            )
+    return weights
 
 
 def _repeated(name: str, config: PretrainedConfig, source: Path) -> tuple[Graph, int]:

@@ -63,6 +63,7 @@ def tokenizer_of(
         template = template.get("default")
     defaults = _generation_config(directory) if gguf_metadata is None else {}
     ends = _end_tokens(defaults.get("eos_token_id", config.eos_token_id), tokenizer.eos_token_id, gguf_metadata or {})
+    ends = [token for token in ends if 0 <= token < config.vocab_size]  # the model never says any other
     return TokenizerFiles(
         tokenizer_json=tokenizer_json,
         chat_template=template,
