@@ -9,8 +9,8 @@ from tests.support.programs import bf16, build, get, put_everywhere
 from wordline.compiler.arguments import ARGUMENT_WORDS
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
-from wordline.compiler.kernel.symbols import SharedRegister
 from wordline.compiler.kernels import attention
+from wordline.compiler.kernels.attention.append import append as write_only
 from wordline.compiler.layout import place_kv
 from wordline.isa.declare import Engine
 from wordline.machines import load_machine
@@ -57,17 +57,18 @@ def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: 
     """Selected positions of one sequence; between them the cache is filled through the append kernel alone."""
     rng = np.random.default_rng(head_dim + group)
     total = positions[-1] + 1
-    kv = place_kv(machine, 2, kv_heads, head_dim, total)
+    groups = attention.channel_groups(machine, kv_heads, group, head_dim, total)
+    kv = place_kv(machine, 2, kv_heads, head_dim, total, groups=groups)
     layer, scale = 1, head_dim**-0.5
     shape = attention.AttentionShape(kv, layer, group, scale, window)
     heads = kv_heads * group
     q, k, v = (bf16(rng.standard_normal((total, n, head_dim)).astype(np.float32)) for n in (heads, kv_heads, kv_heads))
-    built_append, built, tensors, out = _programs(machine, shape, kv_heads, group, head_dim)
+    built_append, built, tensors, out = _programs(machine, shape, kv_heads, group, head_dim, kv_heads == 2)
     device = ReferenceDevice(machine)
     # Page tables: every page of this layer at its own row of each channel, in an order that is not the identity.
     pages = kv.table_words
     rows = FIRST_ROW + kv.rows_per_page * np.arange(pages)[::-1]
-    device.cmem_write(TABLE, rows[:pages])
+    device.cmem_write(TABLE, rows)
     append_slot = device.load_program(built_append.generated.program)
     slot = device.load_program(built.generated.program)
     q_t, k_t, v_t = tensors
@@ -88,7 +89,7 @@ def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: 
             np.testing.assert_allclose(got, want, atol=0.02 * max(1.0, float(np.abs(want).max())), rtol=0)
 
 
-def _programs(machine, shape, kv_heads, group, head_dim):  # type: ignore[no-untyped-def]
+def _programs(machine, shape, kv_heads, group, head_dim, skipped):  # type: ignore[no-untyped-def]
     heads = kv_heads * group
     q = broadcast("q", "bf16", heads * head_dim, 16)
     k = broadcast("k", "bf16", kv_heads * head_dim, 16)
@@ -96,19 +97,11 @@ def _programs(machine, shape, kv_heads, group, head_dim):  # type: ignore[no-unt
     out = broadcast("out", "bf16", heads * head_dim, 16)
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
-    append = Task(Engine.CHANNEL, "append", "a", "attention", "", attention.append(shape, k, v), (k.buffer, v.buffer))
-    tasks = [append]
-    for i, batch in enumerate(attention.head_batches(machine, shape)):
-        scores = ScratchBuffer(f"scores{i}", len(batch) * group * shape.score_bytes)
-        partial = ScratchBuffer(f"partial{i}", attention.partial_bytes(machine, shape, batch))
-        sums = [[SharedRegister(f"sum{head}.{g}") for g in range(group)] for head in batch]
-        prologue, body = attention.score(machine, shape, batch, q, scores, zeros)
-        tasks.append(Task(Engine.CHANNEL, f"s{i}", "a", "attention", "", body, (q.buffer,), (scores,), prologue))
-        body = attention.softmax(machine, shape, batch, scores, sums)
-        tasks.append(Task(Engine.VECTOR, f"m{i}", "a", "attention", "", body, (scores,), (scores,)))
-        prologue, body = attention.weigh(machine, shape, batch, scores, partial, zeros)
-        tasks.append(Task(Engine.CHANNEL, f"w{i}", "a", "attention", "", body, (scores,), (partial,), prologue))
-        body = attention.merge(machine, shape, batch, partial, sums, out)
-        tasks.append(Task(Engine.VECTOR, f"o{i}", "a", "attention", "", body, (partial,), (partial, out.buffer)))
+    append = Task(Engine.CHANNEL, "append", "a", "attention", "", write_only(shape, k, v), (k.buffer, v.buffer))
+    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, overlap=True, skipped=skipped)
+    tasks = [
+        Task(s.engine, s.name, "a", "attention", "", s.body, s.reads, s.writes, s.prologue, None, s.shares)
+        for s in steps
+    ]
     permanent = (zeros, *inputs, out.buffer)
     return build(machine, [append], permanent), build(machine, tasks, permanent), (q, k, v), out

@@ -31,7 +31,7 @@ def test_levels(tmp_path: Path) -> None:
     assert len(parse_graph(texts["1-graph.mlir"]).ops) == len(model.graph.ops)
     assert "linear model.layers.0.self_attn.q_proj: banks" in texts["2-dispatch.txt"]
     assert "model.layers.1.mlp.down_proj.weight (64 x 96)" in texts["3-layout.txt"]
-    assert "channel attention score 0.0" in texts["4-kernels.txt"]
+    assert "channel attention attention0 score 0" in texts["4-kernels.txt"]
     assert "zeros" in texts["5-scratch.txt"]
     assert "linear model.layers.0.self_attn.q_proj [gemv]" in texts["6-program.txt"]
     assert texts["6-program.txt"].count("MAC16") > 10

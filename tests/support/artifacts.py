@@ -104,7 +104,7 @@ def tiny_contents(machine: Machine | None = None, **changes: Any) -> ArtifactCon
         memory=MemoryMap(
             weight_rows=2,
             weights=(WeightPlacement("w", 0, 2, "bf16", (20, 8)),),
-            kv=KvLayout(2, 1, 64, 256, 32, 2, 2, 1000),
+            kv=KvLayout(2, 1, 64, 256, 32, 2, 1, 2, 1000),
             scratch=(),
             envelope=(),
         ),

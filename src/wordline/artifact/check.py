@@ -58,7 +58,10 @@ def _check_memory(manifest: Manifest, machine: Machine) -> str:
         return f"rows: weights take {memory.weight_rows}, KV pages start at {kv.first_row}, the machine has {rows}"
     if not (kv.layers and kv.kv_heads and kv.head_dim and kv.page_tokens and kv.rows_per_page and kv.max_context):
         return "a size of the KV cache is 0"
-    capacity = kv.pages_per_channel * kv.page_tokens * machine.organisation.channels
+    channels, groups = machine.organisation.channels, kv.channel_groups
+    if groups < 1 or channels % groups or kv.kv_heads % groups:
+        return f"{groups} groups of channels divide neither {channels} channels nor {kv.kv_heads} KV heads evenly"
+    capacity = kv.pages_per_channel * kv.page_tokens * (channels // groups)
     if capacity < kv.max_context:
         return f"KV pages hold {capacity} tokens, the context is {kv.max_context}"
     for point in memory.envelope:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wordline.isa.provenance import Range
 
-SCHEMA = 2
+SCHEMA = 3
 MANIFEST, PROGRAM, WEIGHTS, TOKENIZER = "manifest.json", "program.bin", "weights.bin", "tokenizer.json"
 ENTRY_ALIGNMENT = 64
 """Entry images start at multiples of this in ``program.bin``, so that they can be read as 64-bit words in place."""
@@ -77,8 +77,9 @@ class Entry:
 class KvLayout:
     """The KV cache. A page: ``page_tokens`` tokens of one KV head on one channel, K then V, ``rows_per_page`` rows.
 
-    The page table has a word for each layer, head, page of a channel, and channel: the first row of the page there.
-    Rows from ``first_row`` on may be used for pages.
+    Channels with equal ``channel % channel_groups`` form a group, and the pages of a head are in one group. The page
+    table has a word for each layer, head, page of a channel, and channel of the head's group: the first row of the page
+    there. Rows from ``first_row`` on may be used for pages.
     """
 
     layers: int
@@ -87,21 +88,23 @@ class KvLayout:
     page_tokens: int
     rows_per_page: int
     pages_per_channel: int
+    channel_groups: int
     first_row: int
     max_context: int
 
     def table_words(self, channels: int) -> int:
         """Words of the page table."""
-        return self.layers * self.kv_heads * self.pages_per_channel * channels
+        return self.layers * self.kv_heads * self.pages_per_channel * (channels // self.channel_groups)
 
     def channel(self, head: int, page: int, channels: int) -> int:
-        """The channel that holds a head's page: heads start on different ones, pages follow round robin."""
-        return (page + head) % channels
+        """The channel that holds a head's page: heads start on different ones, pages go around the head's group."""
+        return (page * self.channel_groups + head) % channels
 
     def table_index(self, layer: int, head: int, page: int, channels: int) -> int:
         """Which word of the page table is a page's."""
-        local = (layer * self.kv_heads + head) * self.pages_per_channel + page // channels
-        return local * channels + self.channel(head, page, channels)
+        spread = channels // self.channel_groups
+        local = (layer * self.kv_heads + head) * self.pages_per_channel + page // spread
+        return local * spread + self.channel(head, page, channels) // self.channel_groups
 
 
 @dataclass(frozen=True)

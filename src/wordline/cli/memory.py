@@ -39,7 +39,7 @@ def memory_map(artifact: Artifact) -> list[dict[str, Any]]:
     """Regions of DRAM, by rows (each in every bank of every channel)."""
     memory, kv, machine = artifact.manifest.memory, artifact.manifest.memory.kv, artifact.machine
     room = (machine.organisation.rows - kv.first_row) // kv.rows_per_page
-    pages = min(kv.layers * kv.kv_heads * kv.pages_per_channel, room)
+    pages = min(kv.layers * (kv.kv_heads // kv.channel_groups) * kv.pages_per_channel, room)
     regions = [
         ("weights", 0, memory.weight_rows),
         ("unused", memory.weight_rows, kv.first_row),

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from wordline.artifact import ArgumentNames
 from wordline.compiler.integers import round_up
-from wordline.compiler.layout import KVLayout
+from wordline.compiler.layout import KVLayout, page_numbers
 
 
 def _places() -> dict[str, int]:
@@ -41,6 +41,5 @@ def argument_memory(kv: KVLayout, first_row: int, context: int) -> npt.NDArray[n
     arguments[POSITION] = context - 1
     arguments[FLAGS] = ArgumentNames.FLAG_LOGITS
     arguments[PAGE_TABLE] = ARGUMENT_WORDS
-    pages = np.repeat(np.arange(kv.table_words // kv.channels), kv.channels)
-    table = first_row + kv.rows_per_page * pages
+    table = first_row + kv.rows_per_page * page_numbers(kv)
     return np.concatenate([arguments, table.astype(np.int32)])

@@ -50,6 +50,7 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
             kv.page_tokens,
             kv.rows_per_page,
             kv.pages_per_channel,
+            kv.groups,
             compiled.weight_rows,
             compiled.max_context,
         ),

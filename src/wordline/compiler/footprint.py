@@ -72,11 +72,10 @@ def matrix_owners(machine: Machine, graph: Graph) -> list[Owner]:
 def kv_footprint(machine: Machine, kv: KVLayout, context: int) -> KvFootprint:
     """What one sequence of ``context`` tokens takes, in whole pages."""
     pages = ceil_div(context, kv.page_tokens)
-    # Page p of head h is on channel (p + h) % channels; heads that start on the same channel are alike.
     loads = [0] * kv.channels
     for head in range(kv.kv_heads):
-        for page in range(min(pages, kv.channels)):
-            loads[(page + head) % kv.channels] += ceil_div(pages - page, kv.channels)
+        for page in range(min(pages, kv.spread)):
+            loads[(page * kv.groups + head) % kv.channels] += ceil_div(pages - page, kv.spread)
     total = pages * kv.kv_heads * kv.layers
     page_bytes = kv.rows_per_page * machine.organisation.device_row_bytes // kv.channels
     return KvFootprint(context, total, total * page_bytes, max(loads) * kv.layers * kv.rows_per_page)

@@ -245,8 +245,9 @@ class KVLayout:
     """KV pages: ``page_tokens`` tokens of one layer's K and V for one KV head on one channel: K rows, then V rows.
 
     K: token t in bank ``t % banks``, its head columns from ``(t // banks) * head_columns``. V is transposed:
-    dimension d in bank ``d % banks``, token t in column ``(d // banks) * token_columns + t // lanes``,
-    lane ``t % lanes``. Page p of head h is on channel ``(p + h) % channels``.
+    dimension d in bank ``d % banks``, token t in column ``(d // banks) * token_columns + t // lanes``, lane ``t %
+    lanes``. Page p of head h is on channel ``(p * groups + h) % channels``: channels c with equal ``c % groups`` form a
+    group, and a head's pages go around the ``spread`` channels of its group.
     """
 
     layers: int
@@ -256,6 +257,7 @@ class KVLayout:
     rows_per_side: int
     pages_per_channel: int
     channels: int
+    groups: int
     banks: int
     lanes: int
     row_columns: int
@@ -278,19 +280,40 @@ class KVLayout:
     @property
     def table_words(self) -> int:
         """Words of the page table."""
-        return self.layers * self.kv_heads * self.pages_per_channel * self.channels
+        return self.layers * self.kv_heads * self.pages_per_channel * self.spread
+
+    @property
+    def spread(self) -> int:
+        """Channels among which the pages of a head are divided."""
+        return self.channels // self.groups
+
+    @property
+    def rounds(self) -> int:
+        """Heads of each group of channels."""
+        return self.kv_heads // self.groups
 
     def rows_per_channel(self) -> int:
         """Rows of every channel that a full context takes."""
-        return self.layers * self.kv_heads * self.pages_per_channel * self.rows_per_page
+        return self.layers * self.rounds * self.pages_per_channel * self.rows_per_page
 
     def entry(self, layer: int, head: int) -> int:
-        """Page-table index of (layer, head), page 0, channel 0; a local page adds ``channels``, a channel 1."""
-        return (layer * self.kv_heads + head) * self.pages_per_channel * self.channels
+        """Page-table index of (layer, head), its page 0 on channel ``head % groups``; a local page adds ``spread``, the
+        next channel of the group 1.
+        """
+        return (layer * self.kv_heads + head) * self.pages_per_channel * self.spread
 
 
-def place_kv(machine: Machine, layers: int, kv_heads: int, head_dim: int, max_context: int) -> KVLayout:
-    """KV layout for a model.
+def page_numbers(kv: KVLayout) -> npt.NDArray[np.int64]:
+    """A number for every word of the page table, such that pages on one channel have different ones, from 0 up."""
+    rounds = np.arange(kv.layers * kv.kv_heads, dtype=np.int64)[:, None] // kv.groups
+    local = rounds * kv.pages_per_channel + np.arange(kv.pages_per_channel)
+    return np.repeat(local.reshape(-1), kv.spread)
+
+
+def place_kv(
+    machine: Machine, layers: int, kv_heads: int, head_dim: int, max_context: int, *, groups: int = 1
+) -> KVLayout:
+    """KV layout for a model, with the channels in ``groups`` (a power of two that divides ``kv_heads``).
 
     Raises ``WordlineError("kv-layout")`` for head sizes or machines that the page layout does not cover.
     """
@@ -316,8 +339,9 @@ def place_kv(machine: Machine, layers: int, kv_heads: int, head_dim: int, max_co
         head_dim,
         page,
         ceil_div(page * head_dim, row_elements),
-        ceil_div(max_context, page * o.channels),
+        ceil_div(max_context, page * (o.channels // groups)),
         o.channels,
+        groups,
         o.banks,
         lanes,
         o.columns,

@@ -14,7 +14,7 @@ from wordline.compiler.dispatch import (
     dispatch_linear,
     dispatch_region,
 )
-from wordline.compiler.kernel.ir import Address, Item, Task, TaskKind, command
+from wordline.compiler.kernel.ir import Address, Item, Share, Task, TaskKind, command
 from wordline.compiler.kernel.scratch import (
     ScratchBuffer,
     ScratchTensor,
@@ -81,6 +81,13 @@ def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
     return len(layers), heads, kv_heads, head_dim
 
 
+def kv_layout(machine: Machine, graph: Graph, max_context: int) -> KVLayout:
+    """Where the KV cache of the graph's attentions lies."""
+    layers, heads, kv_heads, head_dim = attention_geometry(graph)
+    groups = attention.channel_groups(machine, kv_heads, heads // kv_heads, head_dim, max_context)
+    return place_kv(machine, layers, kv_heads, head_dim, max_context, groups=groups)
+
+
 def label_of(op: Op) -> str:
     """A name for reports: the kind of operation and the module of the model that it comes from."""
     module = op.loc.split(",")[0]
@@ -105,8 +112,8 @@ class _Lowering:
     def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool) -> None:
         self.machine, self.graph, self.overlap = machine, graph, overlap
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
-        layers, self.heads, kv_heads, head_dim = attention_geometry(graph)
-        self.kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
+        _, self.heads, _, _ = attention_geometry(graph)
+        self.kv = kv_layout(machine, graph, max_context)
         self.max_context = max_context
         self.finder = RegionFinder(graph)
         self.state_ops = self.finder.state_ops()
@@ -164,11 +171,24 @@ class _Lowering:
         writes: Sequence[ScratchBuffer] = (),
         prologue: Sequence[Item] = (),
         predicate: int | None = None,
+        shares: Sequence[Share] = (),
     ) -> None:
         label = name if op is None else label_of(op)
         loc = "" if op is None else op.loc
         self.tasks.append(
-            Task(engine, name, label, kind, loc, tuple(body), tuple(reads), tuple(writes), tuple(prologue), predicate)
+            Task(
+                engine,
+                name,
+                label,
+                kind,
+                loc,
+                tuple(body),
+                tuple(reads),
+                tuple(writes),
+                tuple(prologue),
+                predicate,
+                tuple(shares),
+            )
         )
 
     def _predicate(self, ops: Sequence[Op]) -> int | None:
@@ -274,9 +294,8 @@ class _Lowering:
 
     def _attention(self, op: Op) -> None:
         q, k, v = op.operands
-        # K and V first: they are appended while the vector unit works on Q.
-        for value in (k, v):
-            self._ready([(value, Form.BF16_EVERYWHERE)])
+        self._ready([(value, Form.BF16_EVERYWHERE) for value in (k, v)])
+        self._ready([(q, Form.BF16_EVERYWHERE)])
         kv = self.kv
         window = op.attrs.get("window")
         shape = attention.AttentionShape(
@@ -286,61 +305,34 @@ class _Lowering:
             float(str(op.attrs["scale"])),
             None if window is None else int(str(window)),
         )
-        k_, v_ = (self.wide[self.finder.root(value)] for value in (k, v))
-        layer = shape.layer
+        q_, k_, v_ = (self.wide[self.finder.root(value)] for value in (q, k, v))
         self.decisions.append(dispatch_attention(self.machine, label_of(op), kv, shape.group, self.max_context))
-        out = broadcast(f"attention{layer}", "bf16", self.heads * kv.head_dim, self.lanes)
+        out = broadcast(f"attention{shape.layer}", "bf16", self.heads * kv.head_dim, self.lanes)
         predicate = self._predicate(self.graph.users()[op.result])
         self.hoist = len(self.tasks)
-        self._task(
-            Engine.CHANNEL, f"append {layer}", op, "attention", attention.append(shape, k_, v_), [k_.buffer, v_.buffer]
-        )
-        self._ready([(q, Form.BF16_EVERYWHERE)])
-        q_ = self.wide[self.finder.root(q)]
-        batches = attention.head_batches(self.machine, shape)
-        scores = [
-            ScratchBuffer(f"scores{layer}.{i}", len(heads) * shape.group * shape.score_bytes)
-            for i, heads in enumerate(batches)
-        ]
-        partials = [
-            ScratchBuffer(f"partial{layer}.{i}", attention.partial_bytes(self.machine, shape, heads))
-            for i, heads in enumerate(batches)
-        ]
-        sums = [
-            [[SharedRegister(f"sum{layer}.{head}.{query}") for query in range(shape.group)] for head in heads]
-            for heads in batches
-        ]
-
-        def add(
-            engine: Engine,
-            step: str,
-            batch: int,
-            code: tuple[tuple[Item, ...], tuple[Item, ...]],
-            reads: Sequence[ScratchBuffer],
-            writes: Sequence[ScratchBuffer],
-        ) -> None:
-            prologue, body = code
-            self._task(engine, f"{step} {layer}.{batch}", op, "attention", body, reads, writes, prologue, predicate)
-
-        def begin(i: int) -> None:
-            code = attention.score(self.machine, shape, batches[i], q_, scores[i], self.zeros)
-            add(Engine.CHANNEL, "score", i, code, [q_.buffer], [scores[i]])
-            passes = attention.softmax(self.machine, shape, batches[i], scores[i], sums[i])
-            add(Engine.VECTOR, "softmax", i, ((), passes), [scores[i]], [scores[i]])
-
-        def finish(i: int) -> None:
-            code = attention.weigh(self.machine, shape, batches[i], scores[i], partials[i], self.zeros)
-            add(Engine.CHANNEL, "weigh", i, code, [scores[i]], [partials[i]])
-            passes = attention.merge(self.machine, shape, batches[i], partials[i], sums[i], out)
-            add(Engine.VECTOR, "merge", i, ((), passes), [partials[i]], [partials[i], out.buffer])
-
-        ahead = min(1 if self.overlap else 0, len(batches))
-        for i in range(ahead):
-            begin(i)
-        for i in range(len(batches)):
-            if i + ahead < len(batches):
-                begin(i + ahead)
-            finish(i)
+        for step in attention.attention_steps(
+            self.machine,
+            shape,
+            q_,
+            k_,
+            v_,
+            out,
+            self.zeros,
+            overlap=self.overlap,
+            skipped=predicate is not None,
+        ):
+            self._task(
+                step.engine,
+                f"attention{shape.layer} {step.name}",
+                op,
+                "attention",
+                step.body,
+                step.reads,
+                step.writes,
+                step.prologue,
+                None if step.always else predicate,
+                step.shares,
+            )
         self.f32[op.result] = out
         self.wide[op.result] = out
         self.done.add(op)

@@ -12,8 +12,7 @@ from wordline.compiler.compiled import Compiled
 from wordline.compiler.contents import artifact_contents
 from wordline.compiler.dump import dump_ir
 from wordline.compiler.footprint import matrix_owners, weight_owners
-from wordline.compiler.layout import place_kv
-from wordline.compiler.lower import Lowered, attention_geometry, lower_graph
+from wordline.compiler.lower import Lowered, kv_layout, lower_graph
 from wordline.compiler.memory import ScratchPlan, plan_scratch
 from wordline.compiler.synchronise import synchronise
 from wordline.errors import WordlineError
@@ -50,8 +49,7 @@ def _check_weights(graph: Graph, machine: Machine, max_context: int) -> None:
     """Refuse a model whose weights alone exceed the device before anything is generated for it."""
     owners = matrix_owners(machine, graph)
     if sum(owner.used_bytes for owner in owners) > machine.organisation.capacity_bytes:
-        layers, _, kv_heads, head_dim = attention_geometry(graph)
-        kv = place_kv(machine, layers, kv_heads, head_dim, max_context)
+        kv = kv_layout(machine, graph, max_context)
         check_capacity(machine, sum(owner.rows for owner in owners), kv, graph.name, owners)
 
 

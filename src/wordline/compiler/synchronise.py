@@ -65,8 +65,9 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     result: list[list[int]] = []
     for index, task in enumerate(tasks):
         found: set[int] = set()
-        read = [_span(offsets[b], b.bytes_per_channel) for b in task.reads]
-        written = [_span(offsets[b], b.bytes_per_channel) for b in task.writes]
+        shares = {share.buffer: (share.part, share.parts) for share in task.shares}
+        read = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, (0, 1))) for b in task.reads]
+        written = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, (0, 1))) for b in task.writes]
         produced = {int(w) for span in read for w in np.unique(writer[span])}
         for span in written:
             found.update(int(w) for w in np.unique(writer[span]))
@@ -89,8 +90,11 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     return result
 
 
-def _span(offset: int, size: int) -> slice:
-    return slice(offset // GRANULE, ceil_div(offset + size, GRANULE))
+def _span(offset: int, size: int, part: int, parts: int) -> slice:
+    """Granules of a buffer; a part of it, wherever its bytes really are, stands for its share of them, at least one."""
+    first, end = offset // GRANULE, ceil_div(offset + size, GRANULE)
+    begin = first + (end - first) * part // parts
+    return slice(begin, max(begin + 1, first + (end - first) * (part + 1) // parts))
 
 
 def _reduce(tasks: Sequence[Task], dependences: list[list[int]]) -> tuple[list[list[int]], set[int]]:

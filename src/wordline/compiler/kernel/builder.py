@@ -33,6 +33,10 @@ class Builder:
         """Append a command without a target."""
         self._stack[-1].append(command(name, None, None, **operands))
 
+    def normal_mode(self) -> None:
+        """Leave register mode now rather than when a command needs that."""
+        self._stack[-1].append(command("TMOD", None, {"mode": 0}))
+
     def extend(self, items: Sequence[Item]) -> None:
         """Append items."""
         self._stack[-1].extend(items)

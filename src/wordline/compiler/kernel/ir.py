@@ -89,6 +89,19 @@ TaskKind = Literal["gemv", "embedding", "attention", "parameter", "vector", "lin
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """Of ``buffer`` a task touches part ``part`` of ``parts`` disjoint ones, whose bounds are known at run time only.
+
+    Tasks that touch other parts do not depend on it. The first and the last user of a buffer name no share, so that
+    other buffers in the same place wait for all parts.
+    """
+
+    buffer: ScratchBuffer
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """A piece of one engine's stream that belongs to one graph operation.
 
@@ -100,6 +113,7 @@ class Task:
         prologue: what may run before the data of other engines arrive (scalar work, row opening, zeroing).
         body: the rest.
         reads, writes: scratch buffers touched.
+        shares: which of them it touches only a part of.
         predicate: flag bit of the argument block without which the task does nothing (its signals still count).
     """
 
@@ -113,6 +127,7 @@ class Task:
     writes: tuple[ScratchBuffer, ...] = ()
     prologue: tuple[Item, ...] = ()
     predicate: int | None = None
+    shares: tuple[Share, ...] = ()
 
     def __str__(self) -> str:
         head = f"{self.engine.name.lower()} {self.kind} {self.name}  // {self.op}  {self.loc}"

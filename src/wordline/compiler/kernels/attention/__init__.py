@@ -1,14 +1,11 @@
-"""Decode attention over the paged KV cache: append, scores, softmax, weighted sum of V, one batch of KV heads at a
-time.
+"""Decode attention over the paged KV cache: scores, softmax, weighted sum of V, the step's K and V appended on the way.
 
-Channels compute the scores of their own pages (`score`), the vector unit makes them probabilities in place
-(`softmax`), the channels multiply them with V (`weigh`), and the vector unit adds the channels' parts and divides by
-the sum (`merge`). The work of one batch on the vector unit overlaps with the next one's on the channels."""
+The channels are divided into groups, each with the pages of its own KV heads, and work on one head of every group at a
+time, a round: channels compute the scores of their own pages (`score`), the vector unit makes them probabilities in
+place (`vector`), the channels multiply them with V (`weigh`), and the vector unit adds the channels' parts and divides
+by the sum. The vector unit's work on one round overlaps with the next one's on the channels."""
 
-from wordline.compiler.kernels.attention.append import append
-from wordline.compiler.kernels.attention.score import score
-from wordline.compiler.kernels.attention.shape import AttentionShape, head_batches, partial_bytes
-from wordline.compiler.kernels.attention.vector import merge, softmax
-from wordline.compiler.kernels.attention.weigh import weigh
+from wordline.compiler.kernels.attention.shape import AttentionShape, channel_groups
+from wordline.compiler.kernels.attention.tasks import Step, attention_steps
 
-__all__ = ["AttentionShape", "append", "head_batches", "merge", "partial_bytes", "score", "softmax", "weigh"]
+__all__ = ["AttentionShape", "Step", "attention_steps", "channel_groups"]

@@ -1,111 +1,162 @@
-"""A channel's walk over heads and pages, arranged so that register-mode visits hide under row turns.
+"""A channel's walk over the pages of its head, arranged so that register-mode visits hide under row turns.
 
-The first row of a head is opened, and the accumulators zeroed, before its data arrive; after the last MAC of a page
-the next page's row is opened, and after the last page of a head the next head's, before the accumulators are read.
+After the last MAC of a page the next page's row is opened, and after the last page of a task the first row of the
+channel's next task of this attention, before registers are read and written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from wordline.compiler.arguments import PAGE_TABLE
-from wordline.compiler.kernel.builder import CHANNEL, Builder
-from wordline.compiler.kernel.ir import Item
+from wordline.compiler.integers import floor_log2
+from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
+from wordline.compiler.kernel.ir import command
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
-from wordline.compiler.kernels.attention.shape import AttentionShape, log2, pages_in_use
+from wordline.compiler.kernels.attention.shape import (
+    WHOLE,
+    AttentionShape,
+    Cuts,
+    bound,
+    pages_in_use,
+    turns_in_use,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A KV head in a channel's stream.
+class Stretch:
+    """The pages that one task of a channel works on.
 
     Attributes:
-        number: of the layer's KV heads.
-        index: place in the batch.
-        table: where its page-table entries of this channel begin, a word of controller memory.
-        pages: how many of its pages are in this channel.
-        any: 1 if there is one, else 0.
+        round: which of the channel group's KV heads.
+        cuts: how the pages are divided.
+        part: which part.
+        first_row: the DRAM row of a page, from its first one, that the task reads first.
     """
 
-    number: Linear
-    index: Linear
-    table: Register
-    pages: Register
-    any: Register
+    round: int
+    cuts: Cuts = WHOLE
+    part: int = 0
+    first_row: int = 0
 
-    def row(self, b: Builder, shape: AttentionShape, page: IntLike) -> Register:
-        """First DRAM row of a local page."""
-        return b.load(linear(self.table) + linear(page) * shape.kv.channels, "page_row")
+    @property
+    def begins(self) -> bool:
+        return self.part == 0
 
-    def next_row(self, b: Builder, shape: AttentionShape) -> Register:
-        """First DRAM row of the next head's first local page (any row if it has none)."""
-        return b.load(linear(self.table) + _entries(shape), "next_row")
-
-
-class HeadWork(Protocol):
-    """What a kernel does for a head."""
-
-    def prepare(self, head: Head) -> None:
-        """What needs no data: open the first row, zero the accumulators."""
-
-    def begin(self, head: Head) -> None:
-        """What needs data and comes before the first page."""
-
-    def run(self, head: Head, more: bool) -> None:
-        """All pages and the read-out; with ``more`` heads, and a page of this one, also prepare and begin the next."""
+    @property
+    def ends(self) -> bool:
+        return self.part == len(self.cuts) - 1
 
 
-def _entries(shape: AttentionShape) -> int:
-    """Page-table words of one head."""
-    return shape.kv.entry(shape.layer, 1) - shape.kv.entry(shape.layer, 0)
+class Pages:
+    """Scalars of a channel stream: where the pages of its heads are, and how many."""
+
+    def __init__(self, b: Builder, shape: AttentionShape) -> None:
+        kv = shape.kv
+        self.b, self.shape = b, shape
+        self.position, self.pages = pages_in_use(b, shape)
+        self.turns = turns_in_use(b, shape, self.pages)
+        # Channels with equal number modulo `groups` form a group; a member is a channel's place in its group.
+        self.group = linear(0) if kv.groups == 1 else linear(CHANNEL)
+        self.member = linear(CHANNEL) if kv.groups == 1 else linear(0)
+        if kv.groups > 1 and kv.spread > 1:
+            self.group = linear(b.calc("AND", CHANNEL, kv.groups - 1, "group"))
+            self.member = linear(b.calc("SHR", CHANNEL, floor_log2(kv.groups), "member"))
+        table = b.argument(PAGE_TABLE, "table")
+        self.table = b.calc(
+            "ADD", linear(table) + self.group * (kv.pages_per_channel * kv.spread), self.member, "entries"
+        )
+
+    def head(self, round_: int) -> Linear:
+        """Number of the KV head of a round."""
+        return self.group + round_ * self.shape.kv.groups
+
+    def local(self, round_: int) -> Register:
+        """How many pages of the round's head the channel has: page p is with member (p + round) % spread."""
+        spread = self.shape.kv.spread
+        if spread == 1:
+            return self.pages
+        first = self.b.calc("AND", self.member - round_, spread - 1, "first_page")
+        return self.b.calc("SHR", linear(self.pages) - first + (spread - 1), floor_log2(spread), "local_pages")
+
+    def newest(self, round_: IntLike) -> Register:
+        """Local number of the page that the step's token goes to, -1 in channels that do not have it."""
+        b, spread = self.b, self.shape.kv.spread
+        if spread == 1:
+            return b.calc("SUB", self.pages, 1, "newest")
+        holder = b.calc("AND", linear(self.pages) - 1 + round_, spread - 1, "holder")
+        own = b.calc("EQ", holder, self.member, "own")
+        # Pages below the newest one are in whole turns, so this is its local number plus one.
+        number = b.calc("MUL", own, self.turns, "number")
+        return b.calc("SUB", number, 1, "newest")
+
+    def address(self, round_: int, page: IntLike) -> Linear:
+        """Word of controller memory with the first row of a local page."""
+        return linear(self.table) + linear(page) * self.shape.kv.spread + self.shape.entries(round_)
+
+    def load(self, stretch: Stretch, first: IntLike, hint: str) -> Register:
+        """First DRAM row of local page ``first`` of a stretch; of an empty one, of any page with a table entry."""
+        if first != 0:
+            first = self.b.calc("MIN", first, self.shape.kv.pages_per_channel - 1, "start")
+        return self.b.load(self.address(stretch.round, first), hint)
 
 
-def _head(b: Builder, shape: AttentionShape, number: Linear, index: Linear) -> Head:
-    kv = shape.kv
-    _, pages = pages_in_use(b, shape)
-    # Page p is on channel (p + head) % channels.
-    first = b.calc("AND", linear(CHANNEL) - number, kv.channels - 1, "first_page")
-    local = b.calc("SHR", linear(pages) - first + (kv.channels - 1), log2(kv.channels), "local_pages")
-    base = b.argument(PAGE_TABLE, "table")
-    table = b.calc("ADD", linear(base) + CHANNEL, number * _entries(shape) + kv.entry(shape.layer, 0), "entries")
-    return Head(number, index, table, local, b.calc("MIN", local, 1, "any_page"))
+class Walk:
+    """The loop over the pages of a stretch.
 
+    Attributes:
+        first: local number of the first page.
+        count: how many there are; not positive if there are none.
+        row: register with the first DRAM row of the current page.
+    """
 
-def each_page(b: Builder, shape: AttentionShape, head: Head, work: Callable[[Register, bool], None]) -> None:
-    """``work(page, last)`` for every local page; apart for the last one, which prepares for something else."""
-    final = b.calc("SUB", head.pages, 1, "final_page")
-    if shape.kv.pages_per_channel > 1:
-        with b.loop(final, "page") as page:
-            work(page, False)
-    with b.loop(head.any):
-        work(final, True)
+    def __init__(self, pages: Pages, stretch: Stretch, following: Stretch | None) -> None:
+        self.pages, self.stretch, self.following = pages, stretch, following
+        b = pages.b
+        self.first = bound(b, pages.turns, stretch.cuts, stretch.part)
+        local = pages.local(stretch.round)
+        if stretch.cuts == WHOLE:
+            self.end, self.count = linear(local), local
+        else:
+            end = local
+            if not stretch.ends:
+                end = b.calc("MIN", bound(b, pages.turns, stretch.cuts, stretch.part + 1), local, "end")
+            self.end, self.count = linear(end), b.calc("SUB", end, self.first, "count")
+        self.row = pages.load(stretch, self.first, "row")
 
+    def open(self) -> None:
+        """Open the first row, if no earlier task has."""
+        self.pages.b.extend(turn_row(linear(self.row) + self.stretch.first_row))
 
-def each_head(
-    b: Builder, shape: AttentionShape, heads: range, work: HeadWork
-) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body) of the work on ``heads``: one after the other, the last one apart."""
-    first = _head(b, shape, linear(heads.start), linear(0))
-    work.prepare(first)
-    prologue = b.take()
-    work.begin(first)
-    if len(heads) == 1:
-        work.run(first, False)
-        return prologue, b.take()
+    def turn(self, page: Linear) -> None:
+        """After the MACs of ``page``: open what comes next."""
+        b, ahead = self.pages.b, self.following
+        more = b.calc("LT", page + 1, self.end, "more")
+        address = self.pages.address(self.stretch.round, page + 1)
+        if ahead is None:
+            with b.loop(more):
+                b.extend((command("PREA"), command("REF"), command("LDM", self.row, None, address=address)))
+                b.emit("ACT16", row=linear(self.row) + self.stretch.first_row)
+            return
+        last = b.calc("SUB", 1, more, "last")
+        b.extend((command("PREA"), command("REF")))
+        with b.loop(more):
+            b.extend([command("LDM", self.row, None, address=address)])
+        with b.loop(last):
+            self._load_following(ahead)
+        b.emit("ACT16", row=linear(self.row) + self.stretch.first_row)
 
-    def visit(index: Linear, more: bool) -> None:
-        head = _head(b, shape, index + heads.start, index)
-        before = _head(b, shape, index + (heads.start - 1), index)
-        # A head with a page prepares the one after it; after one without, a head prepares itself.
-        alone = b.calc("LT", before.any, head.any, "alone")
-        with b.loop(b.calc("MIN", alone, index, "unprepared")):
-            work.prepare(head)
-            work.begin(head)
-        work.run(head, more)
+    def leave(self) -> None:
+        """Without a page, open what comes next all the same."""
+        if self.following is not None:
+            b = self.pages.b
+            with b.loop(b.calc("LT", self.count, 1, "idle")):
+                self._load_following(self.following)
+                b.extend(turn_row(linear(self.row) + self.stretch.first_row))
 
-    with b.loop(len(heads) - 1, "head") as index:
-        visit(linear(index), True)
-    visit(linear(len(heads) - 1), False)
-    return prologue, b.take()
+    def _load_following(self, ahead: Stretch) -> None:
+        """The row that the following stretch reads first, less the offset of this one's rows."""
+        b = self.pages.b
+        first = bound(b, self.pages.turns, ahead.cuts, ahead.part)
+        row = self.pages.load(ahead, first, "next_row")
+        b.extend([command("ADD", self.row, None, a=row, b=ahead.first_row - self.stretch.first_row)])

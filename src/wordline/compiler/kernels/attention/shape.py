@@ -1,28 +1,26 @@
-"""What the attention kernels share: sizes of one layer's attention, batches of heads, pages in use."""
+"""What the attention kernels share: sizes of one layer's attention, how channels and pages are divided, page counts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import POSITION
+from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.symbols import IntLike, Register, linear
-from wordline.compiler.layout import KVLayout
+from wordline.compiler.layout import KVLayout, place_kv
 from wordline.machines import Machine
 
 COLUMN_BYTES = 32
 ELEMENT_BYTES = 2
-MIN_BATCHES = 4
-"""Batches of KV heads a layer has at least, where it has the heads: their bank and vector work overlap."""
-MAX_SUMS = 16
-"""Softmax sums of one batch: they and the maxima of two batches stay within the shared registers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
     """One layer's attention.
 
-    ``group`` query heads share each KV head; ``window`` limits how far back it sees (None: no limit).
+    ``group`` query heads share each KV head; ``window`` limits how far back it sees (None: no limit). KV head ``round *
+    kv.groups + g`` is the one that channel group g works on in a round.
     """
 
     kv: KVLayout
@@ -45,49 +43,92 @@ class AttentionShape:
         """Scores of one query head in one channel, at full context."""
         return self.kv.pages_per_channel * self.page_bytes
 
+    def entries(self, round_: int) -> int:
+        """Page-table index of the layer's first KV head of a round."""
+        return self.kv.entry(self.layer, round_ * self.kv.groups)
 
-def log2(value: int) -> int:
-    return value.bit_length() - 1
+
+def floor_power_of_two(value: int) -> int:
+    """The largest power of two up to ``value``, at least 1."""
+    return 1 << floor_log2(max(1, value))
 
 
 def pages_in_use(b: Builder, shape: AttentionShape) -> tuple[Register, Register]:
     """(position, number of pages in use)."""
     position = b.argument(POSITION, "position")
-    last = b.calc("SHR", position, log2(shape.kv.page_tokens), "last_page")
+    last = b.calc("SHR", position, floor_log2(shape.kv.page_tokens), "last_page")
     return position, b.calc("ADD", last, 1, "pages")
 
 
-def head_batches(machine: Machine, shape: AttentionShape) -> list[range]:
-    """KV heads whose kernels share a task, in order.
+def turns_in_use(b: Builder, shape: AttentionShape, pages: Register) -> Register:
+    """Pages of a head in the channel that has most of them."""
+    spread = shape.kv.spread
+    return pages if spread == 1 else b.calc("SHR", linear(pages) + (spread - 1), floor_log2(spread), "turns")
 
-    One head a task overlaps best with the vector unit; with many heads the program would be long, so up to a quarter
-    of them share a loop, as long as their scores take little scratch.
-    """
-    count = 1
-    while (
-        2 * count <= shape.kv.kv_heads // MIN_BATCHES
-        and 2 * count * shape.group <= MAX_SUMS
-        and 2 * count * shape.group * shape.score_bytes * MIN_BATCHES <= machine.scratch.bytes_per_channel
-    ):
-        count *= 2
-    return [range(at, min(at + count, shape.kv.kv_heads)) for at in range(0, shape.kv.kv_heads, count)]
+
+Cuts = tuple[int, ...]
+"""Ends of the parts into which the pages of each channel are divided, in ``CUT``-ths of the pages in use; ascending,
+the last one is ``CUT``. The first part has a page whenever there is one; later parts may be empty."""
+CUT = 16
+WHOLE: Cuts = (CUT,)
+
+
+def bound(b: Builder, turns: Register, cuts: Cuts, part: int) -> IntLike:
+    """First local page of part ``part``, or the end of the last one, in the channel that has most pages."""
+    if part == 0:
+        return 0
+    end = cuts[part - 1]
+    return turns if end == CUT else b.calc("SHR", linear(turns) * end + (CUT - 1), floor_log2(CUT), "bound")
 
 
 def merges_all_channels(machine: Machine, shape: AttentionShape) -> bool:
     """One pass adds the parts of all channels, so every channel delivers one, zeros if it holds no page."""
-    return shape.kv.channels <= machine.vector_unit.max_operands
+    return shape.kv.spread <= machine.vector_unit.max_operands
 
 
-def token_extents(b: Builder, shape: AttentionShape) -> tuple[Register, tuple[IntLike, IntLike, IntLike]]:
-    """(position, pass extents over all tokens of the pages in use): (pages a channel, channels, tokens of a page)."""
-    kv = shape.kv
-    position, pages = pages_in_use(b, shape)
-    turns = b.calc("SHR", linear(pages) + (kv.channels - 1), log2(kv.channels), "turns")
-    channels = b.calc("MIN", pages, kv.channels, "channels")
-    return position, (turns, channels, kv.page_tokens)
-
-
-def partial_bytes(machine: Machine, shape: AttentionShape, heads: range) -> int:
-    """Bytes a channel of the ``partial`` buffer of a batch of KV heads."""
+def partial_bytes(machine: Machine, shape: AttentionShape) -> int:
+    """Bytes a channel of the ``partial`` buffer of a round."""
     kept = 0 if merges_all_channels(machine, shape) else shape.kv.head_dim * 4
-    return len(heads) * shape.group * (shape.head_bytes + kept)
+    return shape.group * (shape.head_bytes + kept)
+
+
+def vector_share(machine: Machine, group: int, head_dim: int) -> float:
+    """Vector unit's time over banks' time in a long context: both passes over the scores, MACs, row turns, register
+    commands.
+    """
+    kv, timing = place_kv(machine, 1, 1, head_dim, 1), machine.timing
+    vector = 2 * group * kv.page_tokens * kv.channels / machine.vector_unit.lanes
+    turn = timing.nRTP + timing.nRP + timing.nRCDRDMAC - timing.nCCDL
+    macs = kv.rows_per_side * (group * kv.row_columns * timing.nCCDL + turn)
+    registers = group * (2 * kv.page_tokens // kv.banks + kv.token_columns) * timing.nCCDS
+    return vector / (2 * macs + registers)
+
+
+VECTOR_BOUND = 0.6
+"""Share of the vector unit from which on heads are cut into parts, so that it starts early and the banks end early."""
+
+
+SINGLE_ROUND = 1.2
+"""Share of the vector unit from which on nothing is gained by a second round: the banks wait for it anyway."""
+
+
+def channel_groups(machine: Machine, kv_heads: int, group: int, head_dim: int, max_context: int) -> int:
+    """Into how many groups of channels the KV heads are divided.
+
+    The more groups, the fewer channels share a head and the less there is to add up afterwards. But every group has the
+    same number of heads; it has two at least, so that banks and vector unit overlap, unless the vector unit is what
+    takes the time; the scores of two rounds stay within half of the scratch; and the maxima and sums of the rounds in
+    flight within the shared registers.
+    """
+    channels, shared = machine.organisation.channels, machine.command_processor.shared_registers
+    bound = vector_share(machine, group, head_dim) > SINGLE_ROUND
+    groups = 1
+    while 2 * groups <= channels and kv_heads % (2 * groups) == 0:
+        rounds = kv_heads // (2 * groups)
+        kv = place_kv(machine, 1, kv_heads, head_dim, max_context, groups=2 * groups)
+        scores = min(2, rounds) * group * kv.pages_per_channel * kv.page_tokens * ELEMENT_BYTES
+        registers = (2 if rounds == 1 else 3) * 2 * groups * group
+        if registers > shared or 2 * scores > machine.scratch.bytes_per_channel or (rounds == 1 and not bound):
+            break
+        groups *= 2
+    return groups

@@ -2,87 +2,185 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.ir import Item
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType, ScratchTensor
-from wordline.compiler.kernel.symbols import IntLike, SharedRegister, linear
+from wordline.compiler.kernel.symbols import IntLike, Linear, SharedRegister, linear
 from wordline.compiler.kernels.attention.shape import (
     ELEMENT_BYTES,
+    WHOLE,
     AttentionShape,
-    log2,
+    Cuts,
+    bound,
     merges_all_channels,
-    token_extents,
+    pages_in_use,
+    turns_in_use,
 )
 from wordline.compiler.vector.builder import PassBuilder, PassValue
 from wordline.machines import Machine
 
+Registers = list[list[SharedRegister]]
+"""Shared registers of a round, one a channel group and query head."""
 
-def softmax(
-    machine: Machine, shape: AttentionShape, heads: range, scores: ScratchBuffer, sums: list[list[SharedRegister]]
+
+class _Tokens:
+    """The tokens of one part of the pages: extents of passes, offsets of their scores, which are valid."""
+
+    def __init__(self, machine: Machine, b: Builder, shape: AttentionShape, cuts: Cuts, part: int) -> None:
+        self.machine, self.b, self.shape = machine, b, shape
+        kv = shape.kv
+        position, pages = pages_in_use(b, shape)
+        turns = turns_in_use(b, shape, pages)
+        start, self.turns = bound(b, turns, cuts, part), bound(b, turns, cuts, part + 1)
+        self.start = linear(start)
+        if start != 0:
+            self.turns = b.calc("SUB", self.turns, start, "turns")
+        channels: IntLike = 1 if kv.spread == 1 else b.calc("MIN", pages, kv.spread, "channels")
+        self.extents = (self.turns, channels, kv.page_tokens)
+        self.strides = (
+            shape.page_bytes,
+            0 if kv.spread == 1 else kv.groups * machine.scratch.bytes_per_channel,
+            ELEMENT_BYTES,
+        )
+        self.high = linear(position) + 1
+        self.low = linear(0)
+        if shape.window is not None:
+            outside = b.calc("SUB", position, shape.window - 1, "outside")
+            inside = b.calc("SUB", 1, b.calc("LT", outside, 0, "negative"), "inside")
+            self.low = linear(b.calc("MUL", outside, inside, "low"))
+        if start != 0:
+            before = b.calc("MUL", start, kv.spread * kv.page_tokens, "before")
+            self.high, self.low = self.high - before, self.low - before
+
+    def heads(self, round_: int) -> Iterator[tuple[int, int, Linear]]:
+        """(channel group, query head of the group, offset of its scores) of every query head of a round."""
+        kv = self.shape.kv
+        for group in range(kv.groups):
+            channel = (round_ * kv.groups + group) % kv.channels
+            for query in range(self.shape.group):
+                place = channel * self.machine.scratch.bytes_per_channel + query * self.shape.score_bytes
+                yield group, query, self.start * self.shape.page_bytes + place
+
+    def new_pass(self) -> PassBuilder:
+        return PassBuilder(self.machine, self.extents, low=self.low, high=self.high)
+
+
+def maxima(
+    machine: Machine,
+    shape: AttentionShape,
+    round_: int,
+    cuts: Cuts,
+    part: int,
+    scores: ScratchBuffer,
+    largest: Registers,
 ) -> tuple[Item, ...]:
-    """Body of the vector task: scores to unnormalised probabilities exp(scale * (s - max)) in place (bf16).
+    """Body of the vector task that finds each query head's largest score, up to a part of the pages."""
+    b = Builder()
+    tokens = _Tokens(machine, b, shape, cuts, part)
+    with b.loop(1 if part == 0 else b.calc("MIN", tokens.turns, 1, "any")):
+        heads = list(tokens.heads(round_))
+        at_once = min(machine.vector_unit.max_reductions, machine.vector_unit.max_operands)
+        for start in range(0, len(heads), at_once):
+            step = tokens.new_pass()
+            for group, query, offset in heads[start : start + at_once]:
+                register = largest[group][query]
+                value = step.load(scores, offset, tokens.strides, "bf16")
+                step.reduce("max", step.maximum(value, step.scalar(register)) if part else value, register)
+            b.passes(step.build())
+    return b.take()
 
-    Their sums go to ``sums``, one a KV head and query head. A sum is of the rounded probabilities, so that they and
-    their sum agree. Tokens outside the window or after the position become 0.
+
+def exponentials(
+    machine: Machine,
+    shape: AttentionShape,
+    round_: int,
+    cuts: Cuts,
+    part: int,
+    scores: ScratchBuffer,
+    largest: Registers,
+    sums: Registers,
+) -> tuple[Item, ...]:
+    """Body of the vector task: scores of a part of the pages to unnormalised probabilities exp(scale * (s - max)) in
+    place (bf16).
+
+    A sum is of the rounded probabilities, so that they and their sum agree. Tokens outside the window or after the
+    position become 0. The first query head is done whole with the first part: the register of its maximum then serves
+    the sums of the other heads' parts.
     """
-    b, kv = Builder(), shape.kv
-    position, extents = token_extents(b, shape)
-    high = linear(position) + 1
-    low = linear(0)
-    if shape.window is not None:
-        outside = b.calc("SUB", position, shape.window - 1, "outside")
-        negative = b.calc("LT", outside, 0, "negative")
-        inside = b.calc("SUB", 1, negative, "inside")
-        low = linear(b.calc("MUL", outside, inside, "low"))
-    strides = (shape.page_bytes, machine.scratch.bytes_per_channel, ELEMENT_BYTES)
-    for index, head in enumerate(heads):
-        channel_offset = (head % kv.channels) * machine.scratch.bytes_per_channel
-        for query, total in enumerate(sums[index]):
-            offset = channel_offset + (index * shape.group + query) * shape.score_bytes
-            maximum = SharedRegister(f"{total.name}_max")
-            largest = PassBuilder(machine, extents, low=low, high=high)
-            largest.reduce("max", largest.load(scores, offset, strides, "bf16"), maximum)
-            weights = PassBuilder(machine, extents, low=low, high=high)
-            shifted = weights.load(scores, offset, strides, "bf16") - weights.scalar(maximum)
-            probability = weights.apply("round_bf16", weights.exp(shifted * weights.scalar(shape.scale)))
-            weights.store(probability, scores, offset, strides, "bf16")
-            weights.reduce("sum", probability, total)
-            b.passes(largest.build(), weights.build())
+    b = Builder()
+    tokens = _Tokens(machine, b, shape, cuts, part)
+    spare = largest[0][0]
+
+    def exponential(tokens: _Tokens, offset: Linear, maximum: SharedRegister, total: SharedRegister) -> None:
+        step = tokens.new_pass()
+        shifted = step.load(scores, offset, tokens.strides, "bf16") - step.scalar(maximum)
+        probability = step.apply("round_bf16", step.exp(shifted * step.scalar(shape.scale)))
+        step.store(probability, scores, offset, tokens.strides, "bf16")
+        step.reduce("sum", probability, total)
+        b.passes(step.build())
+
+    if part == 0 and cuts != WHOLE:
+        whole = _Tokens(machine, b, shape, WHOLE, 0)
+        _, _, offset = next(whole.heads(round_))
+        exponential(whole, offset, spare, sums[0][0])
+    with b.loop(1 if part == 0 else b.calc("MIN", tokens.turns, 1, "any")):
+        for group, query, offset in tokens.heads(round_):
+            total = sums[group][query]
+            if part == 0 and (cuts == WHOLE or largest[group][query] != spare):
+                exponential(tokens, offset, largest[group][query], total)
+            elif largest[group][query] != spare:
+                exponential(tokens, offset, largest[group][query], spare)
+                add = PassBuilder(machine, (1,))
+                add.reduce("sum", add.scalar(total) + add.scalar(spare), total)
+                b.passes(add.build())
+    return b.take()
+
+
+def reciprocals(machine: Machine, sums: Registers) -> tuple[Item, ...]:
+    """Body of the vector task that replaces the sums by their reciprocals."""
+    b = Builder()
+    for total in (total for heads in sums for total in heads):
+        step = PassBuilder(machine, (1,))
+        step.reduce("max", step.recip(step.scalar(total)), total)
+        b.passes(step.build())
     return b.take()
 
 
 def merge(
     machine: Machine,
     shape: AttentionShape,
-    heads: range,
+    round_: int,
     partial: ScratchBuffer,
-    sums: list[list[SharedRegister]],
+    sums: Registers,
+    inverted: bool,
     out: ScratchTensor,
 ) -> tuple[Item, ...]:
     """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel in ``out``.
 
     With few channels one pass adds all. Otherwise only the channels that hold a page are added, as many a pass as it
-    has operands, onto a float32 vector behind the parts.
+    has operands, onto a float32 vector behind the parts. ``inverted``: the sums are reciprocals already.
     """
     b, kv = Builder(), shape.kv
-    all_at_once = merges_all_channels(machine, shape)
     channel_bytes = machine.scratch.bytes_per_channel
-    more = None if all_at_once else token_extents(b, shape)[1][1]
-    group_bytes = shape.group * shape.head_bytes
-    for index, head in enumerate(heads):
-        keep = len(heads) * group_bytes + index * shape.group * kv.head_dim * 4
-        if more is not None:
-            first = (head % kv.channels) * channel_bytes + index * group_bytes
-            _accumulate(machine, b, shape, partial, first, keep, more)
-        for query, total in enumerate(sums[index]):
+    channels: IntLike | None = None
+    if not merges_all_channels(machine, shape):
+        channels = b.calc("MIN", pages_in_use(b, shape)[1], kv.spread, "channels")
+    for group in range(kv.groups):
+        head = round_ * kv.groups + group
+        first = (head % kv.channels) * channel_bytes
+        keep = first + shape.group * shape.head_bytes
+        if channels is not None:
+            _accumulate(machine, b, shape, partial, first, keep, channels)
+        for query, total in enumerate(sums[group]):
+            parts: list[Part] = [(partial, keep + query * kv.head_dim * 4, "f32")]
+            if channels is None:
+                places = [(head + member * kv.groups) % kv.channels for member in range(kv.spread)]
+                parts = [(partial, place * channel_bytes + query * shape.head_bytes, "bf16") for place in places]
             place = out.offset + (head * shape.group + query) * shape.head_bytes
-            offset = index * group_bytes + query * shape.head_bytes
-            parts: list[Part]
-            if more is None:
-                parts = [(partial, channel * channel_bytes + offset, "bf16") for channel in range(kv.channels)]
-            else:
-                parts = [(partial, keep + query * kv.head_dim * 4, "f32")]
-            _finish(machine, b, shape, parts, total, out, place)
+            _finish(machine, b, shape, parts, total, inverted, out, place)
     return b.take()
 
 
@@ -107,7 +205,7 @@ def _accumulate(
 
     The sum, for all query heads of the group, goes to ``keep`` as float32.
     """
-    shift = log2(machine.scratch.bytes_per_channel)
+    shift = floor_log2(shape.kv.groups * machine.scratch.bytes_per_channel)
     at_once = machine.vector_unit.max_operands - 1
     kept: Part = (partial, keep, "f32")
 
@@ -146,6 +244,7 @@ def _finish(
     shape: AttentionShape,
     parts: list[Part],
     total: SharedRegister,
+    inverted: bool,
     out: ScratchTensor,
     place: int,
 ) -> None:
@@ -154,6 +253,7 @@ def _finish(
     value = _load(step, parts[0])
     for part in parts[1:]:
         value = value + _load(step, part)
-    scaled = value * step.recip(step.scalar(total))
+    divisor = step.scalar(total)
+    scaled = value * (divisor if inverted else step.recip(divisor))
     step.store(scaled, out.buffer, place, (ELEMENT_BYTES,), "bf16", every_channel=True)
     b.passes(step.build())

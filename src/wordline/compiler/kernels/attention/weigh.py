@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wordline.compiler.kernel.builder import Builder, turn_row
+from wordline.compiler.integers import floor_log2
+from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.ir import Address, Command, Item, command
-from wordline.compiler.kernel.scratch import ScratchBuffer
-from wordline.compiler.kernel.symbols import Register, linear
-from wordline.compiler.kernels.attention.pages import Head, each_head, each_page
-from wordline.compiler.kernels.attention.shape import COLUMN_BYTES, AttentionShape, merges_all_channels
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
+from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
+from wordline.compiler.kernels.attention.append import write_value
+from wordline.compiler.kernels.attention.pages import Pages, Stretch, Walk
+from wordline.compiler.kernels.attention.shape import (
+    COLUMN_BYTES,
+    AttentionShape,
+    floor_power_of_two,
+    merges_all_channels,
+)
 from wordline.machines import Machine
 
 
 def weigh(
     machine: Machine,
     shape: AttentionShape,
-    heads: range,
+    stretch: Stretch,
+    following: Stretch | None,
     scores: ScratchBuffer,
     partial: ScratchBuffer,
     zeros: ScratchBuffer,
+    value: ScratchTensor | None,
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body): this channel's part of P V for the query heads of the KV heads ``heads``.
+    """(prologue, body): this channel's part of P V over a stretch, for the query heads of its KV head.
 
-    ``partial``: bf16 [heads, group, head_dim]. A channel without a page of a head delivers zeros where all channels'
-    parts are added, and nothing where only those with pages are.
+    ``partial``: bf16 [group, head_dim], read out after the last part of the pages. A channel without a page of the head
+    delivers zeros where all channels' parts are added, and nothing where only those with pages are. ``following``: the
+    stretch whose first row this one opens at its end. ``value``: the step's V, which is written into its page on the
+    way.
     """
-    b = Builder()
-    return each_head(b, shape, heads, _Weigh(machine, shape, b, scores, partial, zeros))
+    return _Weigh(machine, shape, stretch, following, scores, partial, zeros, value).code()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,77 +69,122 @@ def _turns(machine: Machine, shape: AttentionShape) -> list[_Turn]:
     ]
 
 
+def single_run(machine: Machine, shape: AttentionShape) -> bool:
+    """One run over the pages computes everything, so that accumulators may be kept from one part to the next."""
+    return len(_turns(machine, shape)) == 1
+
+
+def first_value_row(machine: Machine, shape: AttentionShape) -> int:
+    """The row of a page that :func:`weigh` reads first."""
+    return _first_row(shape, _turns(machine, shape)[0])
+
+
+def _first_row(shape: AttentionShape, turn: _Turn) -> int:
+    kv = shape.kv
+    return kv.rows_per_side + turn.parts.start * kv.token_columns // kv.row_columns
+
+
 class _Weigh:
     def __init__(
         self,
         machine: Machine,
         shape: AttentionShape,
-        builder: Builder,
+        stretch: Stretch,
+        following: Stretch | None,
         scores: ScratchBuffer,
         partial: ScratchBuffer,
         zeros: ScratchBuffer,
+        value: ScratchTensor | None,
     ) -> None:
-        self.b, self.shape, self.scores, self.partial, self.zeros = builder, shape, scores, partial, zeros
+        self.b, self.shape, self.scores, self.partial, self.zeros = Builder(), shape, scores, partial, zeros
+        self.stretch, self.following, self.value = stretch, following, value
         self.turns = _turns(machine, shape)
+        self.buffer_columns = machine.buffer.columns
         # Token columns whose probabilities are in the buffer at once: a page's, unless the buffer is smaller.
         self.chunk = min(shape.kv.token_columns, machine.buffer.columns)
         self.idle_too = merges_all_channels(machine, shape)
+        self.pages = Pages(self.b, shape)
 
-    def prepare(self, head: Head) -> None:
-        self._start(head, self.turns[0])
-
-    def begin(self, head: Head) -> None:
-        pass  # the probabilities differ from page to page
-
-    def run(self, head: Head, more: bool) -> None:
+    def code(self) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
         b = self.b
+        walk = self._walk(0)
+        if self.stretch.begins:
+            self._zero(self.turns[0])
+        newest = None if self.value is None else self.pages.newest(self.stretch.round)
+        prologue = b.take()
         for number, turn in enumerate(self.turns):
             if number:
-                self._start(head, turn)
-            each_page(b, self.shape, head, functools.partial(self._page, head, turn))
-            final = more and number == len(self.turns) - 1
-            with b.loop(1 if self.idle_too else head.any):
-                self._finish(head, turn, final)
+                walk = self._walk(number)
+                self._zero(turn)
+            self._run(walk, turn, None if number else newest)
+            walk.leave()
+            if self.stretch.ends:
+                self._read(walk, turn)
+        return prologue, b.take()
 
-    def _first_row(self, turn: _Turn) -> int:
-        """First DRAM row of V that the turn reads, from the start of a page."""
-        kv = self.shape.kv
-        return kv.rows_per_side + turn.parts.start * kv.token_columns // kv.row_columns
+    def _walk(self, number: int) -> Walk:
+        """The walk of one run; at its end the next run's first row is opened."""
 
-    def _start(self, head: Head, turn: _Turn) -> None:
-        self.b.extend(turn_row(linear(head.row(self.b, self.shape, 0)) + self._first_row(turn)))
-        self._zero(turn)
+        def stretch(number: int) -> Stretch:
+            return replace(self.stretch, first_row=_first_row(self.shape, self.turns[number]))
+
+        last = number == len(self.turns) - 1
+        return Walk(self.pages, stretch(number), self.following if last else stretch(number + 1))
 
     def _zero(self, turn: _Turn) -> None:
         self.b.emit("WRMAC16", accumulator=0, count=turn.accumulators, source=Address(self.zeros))
 
-    def _finish(self, head: Head, turn: _Turn, more: bool) -> None:
-        """Read the turn's results; with ``more`` heads to come, prepare the next one."""
-        shape = self.shape
-        if more:
-            self.b.extend(turn_row(linear(head.next_row(self.b, shape)) + self._first_row(self.turns[0])))
-        place = head.index * (shape.group * shape.head_bytes) + turn.queries.start * shape.head_bytes
-        target = Address(self.partial, place + turn.parts.start * COLUMN_BYTES)
-        self.b.emit("RDMAC16", accumulator=0, count=turn.accumulators, target=target)
-        if more:
-            self._zero(self.turns[0])
+    def _read(self, walk: Walk, turn: _Turn) -> None:
+        place = turn.queries.start * self.shape.head_bytes + turn.parts.start * COLUMN_BYTES
+        count = linear(turn.accumulators)
+        if not self.idle_too:
+            count = linear(self.b.calc("MIN", self.pages.local(self.stretch.round), 1, "any")) * turn.accumulators
+        self.b.emit("RDMAC16", accumulator=0, count=count, target=Address(self.partial, linear(place)))
 
-    def _page(self, head: Head, turn: _Turn, page: Register, last: bool) -> None:
-        """One page: its row is open; the next page's is opened after it."""
-        b, shape, kv = self.b, self.shape, self.shape.kv
-        row = head.row(b, shape, page)
-        for start in range(0, kv.token_columns, self.chunk):
-            width = min(self.chunk, kv.token_columns - start)
-            for slot, query in enumerate(turn.queries):
-                place = linear(page) * shape.page_bytes + head.index * (shape.group * shape.score_bytes)
-                source = Address(self.scores, place + (query * shape.score_bytes + start * COLUMN_BYTES))
-                b.emit("WRGB", buffer=slot * width, count=width, source=source)
-            self._multiply(turn, row, start, width)
-        if not last:
-            b.extend(turn_row(linear(head.row(b, shape, linear(page) + 1)) + self._first_row(turn)))
+    def _run(self, walk: Walk, turn: _Turn, newest: Register | None) -> None:
+        """Every page: its row is open; as many as the buffer holds the probabilities of share a register visit."""
+        b, columns = self.b, self.shape.kv.token_columns
+        if self.chunk < columns:
+            with b.loop(walk.count, "local") as local:
+                page = linear(b.calc("ADD", local, walk.first, "page"))
+                self._append(walk, page, newest)
+                for start in range(0, columns, self.chunk):
+                    width = min(self.chunk, columns - start)
+                    self._fill(turn, page, start, width, linear(width))
+                    self._multiply(walk, turn, start, width, width, linear(0))
+                walk.turn(page)
+            return
+        at_once = floor_power_of_two(self.buffer_columns // (len(turn.queries) * columns))
+        visits = walk.count
+        if at_once > 1:
+            visits = b.calc("SHR", linear(walk.count) + (at_once - 1), floor_log2(at_once), "visits")
+        with b.loop(visits, "visit") as visit:
+            here: IntLike = 1
+            if at_once > 1:
+                left = b.calc("SUB", walk.count, linear(visit) * at_once, "left")
+                here = b.calc("MIN", left, at_once, "here")
+            first = b.calc("ADD", linear(visit) * at_once, walk.first, "page")
+            self._fill(turn, linear(first), 0, at_once * columns, linear(here) * columns)
+            b.normal_mode()
+            with b.loop(here, "slot") as slot:
+                page = linear(b.calc("ADD", first, slot, "page"))
+                self._append(walk, page, newest)
+                self._multiply(walk, turn, 0, columns, at_once * columns, linear(slot) * columns)
+                walk.turn(page)
 
-    def _multiply(self, turn: _Turn, row: Register, start: int, width: int) -> None:
-        """The MACs of token columns ``start .. start + width - 1`` of a page, whose probabilities are in the buffer."""
+    def _append(self, walk: Walk, page: Linear, newest: Register | None) -> None:
+        if self.value is not None and newest is not None:
+            with self.b.loop(self.b.calc("EQ", page, newest, "own")):
+                write_value(self.pages, linear(walk.row), self.pages.head(self.stretch.round), self.value)
+
+    def _fill(self, turn: _Turn, page: Linear, start: int, pitch: int, count: Linear) -> None:
+        """Probabilities from token column ``start`` of ``page`` on into the buffer, ``pitch`` columns a query head."""
+        for slot, query in enumerate(turn.queries):
+            place = page * self.shape.page_bytes + (query * self.shape.score_bytes + start * COLUMN_BYTES)
+            self.b.emit("WRGB", buffer=slot * pitch, count=count, source=Address(self.scores, place))
+
+    def _multiply(self, walk: Walk, turn: _Turn, start: int, width: int, pitch: int, buffer: Linear) -> None:
+        """The MACs of token columns ``start .. start + width - 1`` of a page, their probabilities at ``buffer``."""
         kv = self.shape.kv
         commands: list[Command] = []
         for number, part in enumerate(turn.parts):
@@ -139,9 +193,9 @@ class _Weigh:
                 commands.append(
                     command(
                         "MAC16",
-                        row=linear(row) + kv.rows_per_side + first // kv.row_columns,
+                        row=linear(walk.row) + kv.rows_per_side + first // kv.row_columns,
                         column=first % kv.row_columns,
-                        buffer=slot * width,
+                        buffer=buffer + slot * pitch,
                         accumulator=slot * len(turn.parts) + number,
                         count=width,
                     )

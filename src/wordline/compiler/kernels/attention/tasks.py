@@ -1,0 +1,187 @@
+"""The tasks of one layer's attention, in their sequential order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wordline.compiler.kernel.ir import Item, Share
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
+from wordline.compiler.kernel.symbols import SharedRegister
+from wordline.compiler.kernels.attention import vector
+from wordline.compiler.kernels.attention.append import append
+from wordline.compiler.kernels.attention.pages import Stretch
+from wordline.compiler.kernels.attention.score import score
+from wordline.compiler.kernels.attention.shape import (
+    VECTOR_BOUND,
+    WHOLE,
+    AttentionShape,
+    Cuts,
+    partial_bytes,
+    vector_share,
+)
+from wordline.compiler.kernels.attention.weigh import first_value_row, single_run, weigh
+from wordline.isa.declare import Engine
+from wordline.machines import Machine
+
+SCORE_CUTS: Cuts = (2, 4, 6, 8, 10, 12, 14, 16)
+WEIGH_CUTS: Cuts = (6, 10, 14, 16)
+"""Parts of the pages where the vector unit takes most of the time: it starts after the first part's scores, and the
+banks have the last part left when it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes a :class:`wordline.compiler.kernel.ir.Task`. ``always``: also where no result is wanted."""
+
+    engine: Engine
+    name: str
+    body: tuple[Item, ...]
+    reads: tuple[ScratchBuffer, ...]
+    writes: tuple[ScratchBuffer, ...]
+    prologue: tuple[Item, ...] = ()
+    shares: tuple[Share, ...] = ()
+    always: bool = False
+
+
+def attention_steps(
+    machine: Machine,
+    shape: AttentionShape,
+    q: ScratchTensor,
+    k: ScratchTensor,
+    v: ScratchTensor,
+    out: ScratchTensor,
+    zeros: ScratchBuffer,
+    *,
+    overlap: bool,
+    skipped: bool,
+) -> list[Step]:
+    """All steps, with q, k, v (bf16, every channel) in scratch and the result, bf16 in every channel, in ``out``.
+
+    ``overlap``: the scores of two rounds are in scratch at once, so that channels and vector unit overlap.
+    ``skipped``: some submissions do nothing but append; then that is a step of its own.
+    """
+    return _Steps(machine, shape, q, k, v, out, zeros, overlap, skipped).steps
+
+
+class _Steps:
+    def __init__(
+        self,
+        machine: Machine,
+        shape: AttentionShape,
+        q: ScratchTensor,
+        k: ScratchTensor,
+        v: ScratchTensor,
+        out: ScratchTensor,
+        zeros: ScratchBuffer,
+        overlap: bool,
+        skipped: bool,
+    ) -> None:
+        self.machine, self.shape, self.q, self.out, self.zeros = machine, shape, q, out, zeros
+        self.key, self.value = (None if skipped else k), (None if skipped else v)
+        rounds = shape.kv.rounds
+        self.cut = vector_share(machine, shape.group, shape.kv.head_dim) > VECTOR_BOUND
+        self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
+        self.partials = [self._buffer("partial", i, partial_bytes(machine, shape)) for i in range(rounds)]
+        self.steps: list[Step] = []
+        if skipped:
+            body = append(shape, k, v)
+            self.steps.append(Step(Engine.CHANNEL, "append", body, (k.buffer, v.buffer), (), always=True))
+        self.walks = self._order(1 if overlap else 0)
+        for index in range(len(self.walks)):
+            self._walk(index)
+
+    def _buffer(self, name: str, round_: int, size: int) -> ScratchBuffer:
+        return ScratchBuffer(f"{name}{self.shape.layer}.{round_}", size)
+
+    def _registers(self, name: str, round_: int) -> vector.Registers:
+        return [
+            [SharedRegister(f"{name}{self.shape.layer}.{round_}.{group}.{query}") for query in range(self.shape.group)]
+            for group in range(self.shape.kv.groups)
+        ]
+
+    def _score_cuts(self, round_: int) -> Cuts:
+        return SCORE_CUTS if self.cut and round_ == 0 else WHOLE
+
+    def _weigh_cuts(self, round_: int) -> Cuts:
+        last = round_ == self.shape.kv.rounds - 1
+        return WEIGH_CUTS if self.cut and last and single_run(self.machine, self.shape) else WHOLE
+
+    def _order(self, ahead: int) -> list[tuple[bool, Stretch]]:
+        """What the channels do, in order: (the scores, rather than the weighing; the stretch)."""
+        rounds = self.shape.kv.rounds
+
+        def stretches(round_: int, cuts: Cuts, first_row: int) -> list[Stretch]:
+            return [Stretch(round_, cuts, part, first_row) for part in range(len(cuts))]
+
+        value_row = first_value_row(self.machine, self.shape)
+        scores = [[(True, s) for s in stretches(i, self._score_cuts(i), 0)] for i in range(rounds)]
+        weighs = [[(False, s) for s in stretches(i, self._weigh_cuts(i), value_row)] for i in range(rounds)]
+        order = [part for parts in scores[:ahead] for part in parts]
+        for i in range(rounds):
+            order += scores[i + ahead] if i + ahead < rounds else []
+            order += weighs[i]
+        return order
+
+    def _walk(self, index: int) -> None:
+        """A channel's step and the vector unit's work on what it delivers."""
+        is_score, stretch = self.walks[index]
+        following = self.walks[index + 1][1] if index + 1 < len(self.walks) else None
+        if is_score:
+            self._score(stretch, following, opened=index > 0)
+        else:
+            self._weigh(stretch, following)
+
+    def _add(
+        self,
+        engine: Engine,
+        name: str,
+        stretch: Stretch,
+        body: tuple[Item, ...],
+        reads: Sequence[ScratchBuffer],
+        writes: Sequence[ScratchBuffer],
+        prologue: tuple[Item, ...] = (),
+        whole: bool = True,
+    ) -> None:
+        """``whole``: the step takes over or gives up all of the scores, rather than only its part of them."""
+        cuts = len(stretch.cuts)
+        shares = () if whole or cuts == 1 else (Share(self.scores[stretch.round], stretch.part, cuts),)
+        label = f"{name} {stretch.round}" + (f".{stretch.part}" if cuts > 1 else "")
+        self.steps.append(Step(engine, label, body, tuple(reads), tuple(writes), prologue, shares))
+
+    def _score(self, stretch: Stretch, following: Stretch | None, opened: bool) -> None:
+        machine, shape, round_ = self.machine, self.shape, stretch.round
+        scores, key = self.scores[round_], self.key
+        reads = [self.q.buffer] + ([key.buffer] if key is not None else [])
+        prologue, body = score(machine, shape, stretch, following, opened, self.q, scores, self.zeros, key)
+        self._add(Engine.CHANNEL, "score", stretch, body, reads, [scores], prologue, whole=stretch.begins)
+        if stretch.begins:
+            self.largest = self._registers("max", round_)
+        body = vector.maxima(machine, shape, round_, stretch.cuts, stretch.part, scores, self.largest)
+        self._add(Engine.VECTOR, "maximum", stretch, body, [scores], [], whole=False)
+        if stretch.ends:
+            self._exponentials(round_)
+
+    def _exponentials(self, round_: int) -> None:
+        machine, shape, scores = self.machine, self.shape, self.scores[round_]
+        cuts, sums = self._weigh_cuts(round_), self._registers("sum", round_)
+        for part in range(len(cuts)):
+            stretch = Stretch(round_, cuts, part)
+            body = vector.exponentials(machine, shape, round_, cuts, part, scores, self.largest, sums)
+            self._add(Engine.VECTOR, "softmax", stretch, body, [scores], [scores], whole=False)
+        if round_ == shape.kv.rounds - 1:
+            # The vector unit has nothing else to do while the banks weigh the last part.
+            self._add(Engine.VECTOR, "invert", Stretch(round_), vector.reciprocals(machine, sums), [], [])
+
+    def _weigh(self, stretch: Stretch, following: Stretch | None) -> None:
+        machine, shape, round_ = self.machine, self.shape, stretch.round
+        scores, partial = self.scores[round_], self.partials[round_]
+        value = self.value
+        reads = [scores] + ([value.buffer] if value is not None else [])
+        prologue, body = weigh(machine, shape, stretch, following, scores, partial, self.zeros, value)
+        writes = [partial] if stretch.ends else []
+        self._add(Engine.CHANNEL, "weigh", stretch, body, reads, writes, prologue, whole=stretch.ends)
+        if stretch.ends:
+            inverted = round_ == shape.kv.rounds - 1
+            body = vector.merge(machine, shape, round_, partial, self._registers("sum", round_), inverted, self.out)
+            self._add(Engine.VECTOR, "merge", stretch, body, [partial], [partial, self.out.buffer])
