@@ -15,14 +15,14 @@ from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.compiled import Compiled
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
-from wordline.compiler.kernels.gemv import gemv
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
 from wordline.compiler.pipeline import compile_graph
+from wordline.compiler.projection import project
+from wordline.compiler.split import choose_parts
 from wordline.compiler.synchronise import synchronise
 from wordline.frontend.load import load_config
 from wordline.isa import instruction_set
-from wordline.isa.declare import Engine
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.sim.shapes import ModelShape
@@ -38,13 +38,11 @@ class Benchmark:
 
 def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
     """y[m] = W[m, k] x, with x in scratch (every channel) at the start and y there at the end."""
-    stream = place_weights(machine, ["w"], [m], k, 0)
+    stream = place_weights(machine, ["w"], [m], k, 0, parts=choose_parts(machine, [m], k))
     x = broadcast("x", "bf16", k, machine.bank_unit.lanes)
     zeros = ScratchBuffer("zeros", machine.organisation.column_bytes)
-    y = ScratchBuffer("y", stream.total_rows * machine.organisation.column_bytes)
-    prologue, body = gemv(stream, x, y, zeros)
-    task = Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", body, (x.buffer,), (y,), prologue)
-    return Benchmark(_generate(machine, [task], (zeros, x.buffer)), np.zeros(0, np.int32))
+    tasks = project(machine, stream, x, zeros, "y", "gemv", "gemv", awaited=False).tasks
+    return Benchmark(_generate(machine, tasks, (zeros, x.buffer)), np.zeros(0, np.int32))
 
 
 def attention_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:

@@ -114,6 +114,9 @@ private:
             case Opcode::Tmod:
                 op.field = isa::Tmod::decode(words).mode;
                 break;
+            case Opcode::Ref:
+                op.field = isa::Ref::decode(words).when;
+                break;
             case Opcode::Wrmac16:
                 op.field = isa::Wrmac16::decode(words).advance;
                 break;

@@ -117,7 +117,7 @@ void ChannelTiming::command(const ChannelCommand& c) {
         case Opcode::Prea:
             return close_rows(DramCommand::prea, -1);
         case Opcode::Ref:
-            return explicit_refresh();
+            return explicit_refresh(c.field != 0);
         case Opcode::Tmod:
             return explicit_mode(c.field != 0);
         default:  // a channel stream has no other commands
@@ -302,13 +302,15 @@ void ChannelTiming::close_rows(DramCommand command, std::int32_t bank) {
     }
 }
 
-void ChannelTiming::explicit_refresh() {
+void ChannelTiming::explicit_refresh(bool late) {
     for (;;) {
         if (refresh_due(now_)) [[unlikely]] {
             refresh();
             continue;
         }
-        const std::int64_t wanted = (refreshes_ - refresh_rules_.pull_in + 1) * t_.nREFI;  // from this cycle on the debt is above -pull_in
+        const std::int64_t earliest = 1 - std::int64_t{refresh_rules_.pull_in};
+        const std::int64_t least = late ? std::max(earliest, std::int64_t{refresh_rules_.postpone}) : earliest;
+        const std::int64_t wanted = (refreshes_ + least) * t_.nREFI;  // from this cycle on the debt is at least that
         if (!refresh_rules_.enabled || now_ < wanted) {
             highest_shift_ = refresh_rules_.enabled ? std::min(highest_shift_, wanted - 1 - now_) : highest_shift_;
             return no_operation();

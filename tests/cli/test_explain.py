@@ -31,9 +31,11 @@ def test_every_operation_has_its_candidates(tiny: str, capsys: pytest.CaptureFix
     kinds = {entry["kind"] for entry in found["operations"]}
     assert kinds == {"embedding", "linear", "attention", "vector"}
     for entry in found["operations"]:
-        candidates = {c["engine"]: c for c in entry["candidates"]}
-        assert set(candidates) == {"banks", "vector", "host"}
-        chosen = candidates[entry["engine"]]
+        candidates = {c["name"]: c for c in entry["candidates"]}
+        layouts = {"banks, K in 2 parts"} if entry["kind"] == "linear" else set()
+        assert set(candidates) == {"banks", "vector", "host"} | layouts
+        chosen = candidates[entry["chosen"]]
+        assert chosen["engine"] == entry["engine"]
         assert chosen["excluded"] is None
         assert chosen["rule"] is None
         for c in candidates.values():
@@ -46,10 +48,11 @@ def test_every_operation_has_its_candidates(tiny: str, capsys: pytest.CaptureFix
         assert entry["margin"] == pytest.approx(candidates[entry["runner_up"]]["cost_ns"] / chosen["cost_ns"])
         assert len(entry["ops"]) == entry["count"]
     terms = {
-        entry["kind"]: [t["name"] for c in entry["candidates"] if c["engine"] == entry["engine"] for t in c["terms"]]
+        entry["kind"]: [t["name"] for c in entry["candidates"] if c["name"] == entry["chosen"] for t in c["terms"]]
         for entry in found["operations"]
     }
-    assert terms["linear"] == terms["attention"] == ["MAC", "row turns", "register visits"]
+    assert terms["attention"] == ["MAC", "row turns", "register visits"]
+    assert terms["linear"] == [*terms["attention"], "partial sums"]
     assert terms["vector"] == ["port", "latency", "overhead"]
     host = next(c for c in found["operations"][0]["candidates"] if c["engine"] == "host")
     assert [t["name"] for t in host["terms"]] == ["call", "link", "stream"]

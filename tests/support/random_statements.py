@@ -228,7 +228,7 @@ class StatementWriter:
                 self.emit("TMOD", mode=self.random.randint(0, 1))
             case 1:
                 self.emit("PREA")
-                self.emit("REF")
+                self.emit("REF", when=self.random.randint(0, 1))
             case 2:
                 self.emit("PRE", bank=self.bank())
             case 3:

@@ -359,7 +359,9 @@ class Channel(Processor):
             step = name if self.rows[bank] >= 0 else None
         elif name == "REFab":
             refresh, interval = self.submission.machine.refresh, self.submission.machine.timing.nREFI
-            legal = refresh.enabled and cycle // interval - self.refreshes > -refresh.pull_in
+            earliest = 1 - refresh.pull_in
+            least = max(earliest, refresh.postpone) if o.when else earliest
+            legal = refresh.enabled and cycle // interval - self.refreshes >= least
             step = None if not legal else "PREA" if any(r >= 0 for r in self.rows) else name
         elif name in {"ACT16", "MAC16"}:
             if any(open_row not in {-1, row} for open_row in self.rows):

@@ -124,6 +124,8 @@ class _Random:
                 return ins(name, bank=bank)
             case "TMOD":
                 return ins(name, mode=r.randint(0, 1))
+            case "REF":
+                return ins(name, when=r.randint(0, 1))
             case "WRGB":
                 return ins(name, buffer=buffer, count=count)
             case "WRMAC16" | "RDMAC16":

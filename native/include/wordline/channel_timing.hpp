@@ -226,7 +226,7 @@ private:
     void burst(DramCommand command, const ChannelCommand& c);
     void open_rows(DramCommand command, std::int32_t bank, std::int32_t row);
     void close_rows(DramCommand command, std::int32_t bank);
-    void explicit_refresh();
+    void explicit_refresh(bool late);
     void explicit_mode(bool register_mode);
     void no_operation();
 

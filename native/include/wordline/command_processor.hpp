@@ -37,7 +37,7 @@ struct Fault : std::runtime_error {
 // A channel instruction with its operands evaluated; those that it does not have are 0.
 struct ChannelCommand {
     Opcode opcode;
-    std::uint8_t field;  // TMOD: mode; WRMAC16: advance
+    std::uint8_t field;  // TMOD: mode; REF: when; WRMAC16: advance
     std::uint32_t instruction;
     std::int32_t bank, row, column, buffer, accumulator;
     std::int32_t count;    // columns or accumulators; 1 for what has no count

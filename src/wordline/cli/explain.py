@@ -75,11 +75,14 @@ def document(e: Explanation) -> dict[str, Any]:
         "count": e.count,
         "ops": list(e.ops),
         "kind": e.kind,
-        "engine": e.engine,
+        "engine": e.winner.engine,
+        "chosen": e.winner.name,
         "shared_with": list(e.shared_with),
         "candidates": [
             {
+                "name": c.name,
                 "engine": c.engine,
+                "parts": c.parts,
                 "cost_ns": c.cost_ns if c.terms else None,
                 "terms": [{"name": t.name, "ns": t.ns, "constants": t.constants} for t in c.terms],
                 "excluded": c.excluded,
@@ -87,7 +90,7 @@ def document(e: Explanation) -> dict[str, Any]:
             }
             for c in e.candidates
         ],
-        "runner_up": e.runner_up,
+        "runner_up": None if e.runner_up is None else e.runner_up.name,
         "margin": e.margin,
         "timed": {
             "channel_ns_all": e.channel_ns,
@@ -100,10 +103,9 @@ def document(e: Explanation) -> dict[str, Any]:
 
 def margin_text(e: Explanation) -> str:
     """The winner's lead over the next best."""
-    if e.margin is None:
+    if e.margin is None or e.runner_up is None:
         return "no other"
-    blocked = next(c for c in e.candidates if c.engine == e.runner_up).excluded is not None
-    return f"{e.margin:.1f}x over {e.runner_up}" + (" (excluded)" if blocked else "")
+    return f"{e.margin:.2f}x over {e.runner_up.name}" + ("" if e.runner_up.excluded is None else " (excluded)")
 
 
 def bound_text(e: Explanation) -> str:
@@ -116,11 +118,11 @@ def _overview(found: list[Explanation], step_ns: float) -> Any:
     rows = [
         [
             e.op,
-            e.engine,
+            e.winner.name,
             margin_text(e),
             bound_text(e),
             str(e.count),
-            f"{e.candidates[[c.engine for c in e.candidates].index(e.engine)].cost_ns / 1e3:.3f}",
+            f"{e.winner.cost_ns / 1e3:.3f}",
             f"{e.channel_ns / 1e6:.4f}",
             f"{e.vector_ns / 1e6:.4f}",
             f"{100 * max(e.channel_ns, 0) / step_ns:.1f} %",
@@ -135,15 +137,15 @@ def _overview(found: list[Explanation], step_ns: float) -> Any:
 def _details(e: Explanation) -> list[Any]:
     rows = []
     for c in e.candidates:
-        verdict = "chosen" if c.engine == e.engine else (c.excluded or "costs more")
+        verdict = "chosen" if c == e.winner else (c.excluded or "costs more")
         rule = "" if c.rule is None else c.rule
-        rows.append([c.engine, "", verdict, rule, f"{c.cost_ns:,.1f}" if c.terms else "-"])
+        rows.append([c.name, "", verdict, rule, f"{c.cost_ns:,.1f}" if c.terms else "-"])
         rows += [["", t.name, "", t.constants, f"{t.ns:,.1f}"] for t in c.terms]
     shared = f"; one task with {', '.join(e.shared_with)}" if e.shared_with else ""
     bounds = [[b.cause, b.constants, f"{b.ns / 1e3:,.3f}"] for b in e.bounds]
     return [
         table(
-            f"{e.op} ({e.count}x): {e.engine}, {margin_text(e)}{shared}",
+            f"{e.op} ({e.count}x): {e.winner.name}, {margin_text(e)}{shared}",
             ["engine", "term", "verdict", "rule, or constants", "ns"],
             rows,
             left=4,

@@ -37,23 +37,25 @@ def page(title: str, found: Sequence[Explanation], step_ns: float) -> str:
 def _section(e: Explanation, step_ns: float) -> str:
     share = 100 * e.channel_ns / step_ns
     shared = f"<p>One task with {escape(', '.join(e.shared_with))}.</p>" if e.shared_with else ""
-    margin = "" if e.margin is None else f", {e.margin:.1f} times cheaper than {escape(str(e.runner_up))}"
+    margin = ""
+    if e.margin is not None and e.runner_up is not None:
+        margin = f", {e.margin:.2f} times cheaper than {escape(e.runner_up.name)}"
     return (
-        f"<details><summary>{escape(e.op)}: {escape(e.engine)} ({e.count}x, {share:.1f} % of the step)</summary>"
-        f"<p>Chosen: {escape(e.engine)}{margin}.</p>{shared}{_candidates(e)}{_bounds(e)}</details>"
+        f"<details><summary>{escape(e.op)}: {escape(e.winner.name)} ({e.count}x, {share:.1f} % of the step)</summary>"
+        f"<p>Chosen: {escape(e.winner.name)}{margin}.</p>{shared}{_candidates(e)}{_bounds(e)}</details>"
     )
 
 
 def _candidates(e: Explanation) -> str:
     rows = []
     for c in e.candidates:
-        won = c.engine == e.engine
+        won = c == e.winner
         reason = "chosen" if won else escape(c.excluded or "costs more")
         rule = f" ({escape(c.rule)})" if c.rule else ""
         terms = "<br>".join(f"{escape(t.name)} {t.ns:,.1f} ns: {escape(t.constants)}" for t in c.terms)
         cost = f"{c.cost_ns:,.1f}" if c.terms else "-"
         css = "won" if won else "out" if c.excluded else ""
-        rows.append(_row([escape(c.engine), reason + rule, terms], [cost], css))
+        rows.append(_row([escape(c.name), reason + rule, terms], [cost], css))
     return _table(("engine", "verdict", "cost terms"), ("ns",), rows)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.layout import KVLayout
+from wordline.compiler.split import GemvCost, gemv_cost, legal_parts
 from wordline.compiler.vector.cost import PassCost
 from wordline.errors import WordlineError
 from wordline.machines import Machine
@@ -29,13 +30,20 @@ class CostTerm:
 class Candidate:
     """One way to run an operation: what its cost is made of (no terms: it has none, the engine cannot do it at all).
 
-    ``excluded`` says why it cannot be chosen (None: it can), ``rule`` which rule or limit that is.
+    ``excluded`` says why it cannot be chosen (None: it can), ``rule`` which rule or limit that is. ``parts``: runs of
+    channels that K is split over, of a matrix in the banks.
     """
 
     engine: str
     terms: tuple[CostTerm, ...]
     excluded: str | None = None
     rule: str | None = None
+    parts: int = 1
+
+    @property
+    def name(self) -> str:
+        """For people: the engine, and the layout if it is not the plain one."""
+        return self.engine if self.parts == 1 else f"{self.engine}, K in {self.parts} parts"
 
     @property
     def cost_ns(self) -> float:
@@ -45,26 +53,26 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The engine chosen for the operation ``op`` and all candidates.
+    """The candidate chosen for the operation ``op``, one of ``candidates``.
 
     ``task`` is the name of the task that does it, None if all tasks labelled ``op`` do.
     """
 
     op: str
     kind: str
-    engine: str
+    winner: Candidate
     candidates: tuple[Candidate, ...]
     task: str | None = None
 
     @property
-    def winner(self) -> Candidate:
-        """The candidate that was chosen."""
-        return next(c for c in self.candidates if c.engine == self.engine)
+    def engine(self) -> str:
+        """Where the operation runs."""
+        return self.winner.engine
 
     @property
     def runner_up(self) -> Candidate | None:
         """The cheapest of the others, preferably one that could have been chosen; None if no other has a cost."""
-        others = [c for c in self.candidates if c.engine != self.engine and c.terms]
+        others = [c for c in self.candidates if c is not self.winner and c.terms]
         return min(others, key=lambda c: (c.excluded is not None, c.cost_ns), default=None)
 
 
@@ -76,10 +84,12 @@ def _choose(op: str, kind: str, candidates: Sequence[Candidate], task: str | Non
             "no-engine", f"no engine of this machine runs {op} ({kind})", where=op, remedy=f"candidates were {reasons}"
         )
     best = min(legal, key=lambda c: c.cost_ns)
-    return Decision(op, kind, best.engine, tuple(candidates), task)
+    return Decision(op, kind, best, tuple(candidates), task)
 
 
 NO_STREAMING = "weights, keys and values do not pass through scratch"
+FEWEST_CYCLES = "fewest cycles of all matrices with this input"
+AS_READ_OUT = "logits go to the host as the banks read them out"
 NO_HOST = "host calls are not generated"
 
 
@@ -110,6 +120,16 @@ def _bank_terms(machine: Machine, macs: float, turns: float, visits: float, regi
     )
 
 
+def _gemv_terms(machine: Machine, cost: GemvCost) -> tuple[CostTerm, ...]:
+    tck = machine.clock.tck_ns
+    return (
+        CostTerm("MAC", cost.macs * tck, "timing.nCCDL, bank_unit.lanes"),
+        CostTerm("row turns", cost.turns * tck, "timing.nRTP, nRP, nRCDRDMAC, organisation.columns"),
+        CostTerm("register visits", cost.visits * tck, "timing.nMODCH, nCCDS, bank_unit.accumulators, buffer.columns"),
+        CostTerm("partial sums", cost.additions * tck, "vector_unit.lanes, latency, pass_overhead"),
+    )
+
+
 def _vector_terms(machine: Machine, cost: PassCost) -> tuple[CostTerm, ...]:
     tck = machine.clock.tck_ns
     return (
@@ -119,16 +139,18 @@ def _vector_terms(machine: Machine, cost: PassCost) -> tuple[CostTerm, ...]:
     )
 
 
-def dispatch_linear(machine: Machine, op: str, outputs: int, k: int, task: str | None = None) -> Decision:
-    """y [outputs] = W x, W bf16."""
-    o = machine.organisation
-    local_rows = ceil_div(outputs, o.channels * o.banks)
-    row_columns = ceil_div(k, machine.bank_unit.lanes)
-    columns = local_rows * row_columns
-    groups = ceil_div(local_rows, machine.bank_unit.accumulators)
-    chunks = ceil_div(row_columns, machine.buffer.columns)
-    registers = groups * row_columns + local_rows
-    banks = _bank_terms(machine, columns, ceil_div(columns, o.columns), groups * chunks, registers)
+def dispatch_linear(
+    machine: Machine, op: str, outputs: int, k: int, parts: int, why_parts: str, task: str | None = None
+) -> Decision:
+    """y [outputs] = W x, W bf16.
+
+    ``parts``: runs of channels that the layout splits K over, ``why_parts``: what decided it.
+    """
+    banks = []
+    for split in legal_parts(machine, k):
+        terms = _gemv_terms(machine, gemv_cost(machine, [outputs], k, split))
+        other = None if split == parts else f"laid out with K in {parts} parts" if parts > 1 else "K is not split"
+        banks.append(Candidate("banks", terms, other, other and why_parts, split))
     # On the vector unit every weight passes the read port once, and every output is a pass of its own.
     lines = ceil_div(k, machine.vector_unit.lanes)
     vector = PassCost(2 * outputs * lines, 0, outputs * machine.vector_unit.pass_overhead)
@@ -136,7 +158,7 @@ def dispatch_linear(machine: Machine, op: str, outputs: int, k: int, task: str |
         op,
         "linear",
         (
-            Candidate("banks", banks),
+            *banks,
             Candidate(
                 "vector",
                 _vector_terms(machine, vector),

@@ -49,10 +49,10 @@ def dump_ir(compiled: Compiled, directory: Path) -> list[Path]:
 def _dispatch(compiled: Compiled) -> str:
     lines = []
     for decision in compiled.decisions:
-        lines.append(f"{decision.op}: {decision.engine}")
+        lines.append(f"{decision.op}: {decision.winner.name}")
         for candidate in decision.candidates:
             verdict = "" if candidate.excluded is None else f"  excluded: {candidate.excluded}"
-            lines.append(f"  {candidate.engine:8} {candidate.cost_ns:14.1f} ns{verdict}")
+            lines.append(f"  {candidate.name:21} {candidate.cost_ns:14.1f} ns{verdict}")
             lines += [f"    {term.name:16} {term.ns:14.1f} ns  {term.constants}" for term in candidate.terms]
     return "\n".join(lines) + "\n"
 

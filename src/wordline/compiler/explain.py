@@ -47,10 +47,10 @@ class Explanation:
         ops: the labels themselves.
         count: operations that share this explanation.
         kind: of operation.
-        engine: chosen.
+        winner: the candidate chosen, one of ``candidates``.
         shared_with: other operations that the same task computes; times are those of the task.
         candidates: with cost terms and reasons.
-        runner_up: the next best engine, None if no other has a cost.
+        runner_up: the next best, None if no other has a cost.
         margin: cost of the next best divided by that of the winner, None without one.
         channel_ns: time of the channels (mean) charged to it in the timed step.
         vector_ns: time for which it keeps the vector unit busy.
@@ -63,10 +63,10 @@ class Explanation:
     ops: tuple[str, ...]
     count: int
     kind: str
-    engine: str
+    winner: Candidate
     shared_with: tuple[str, ...]
     candidates: tuple[Candidate, ...]
-    runner_up: str | None
+    runner_up: Candidate | None
     margin: float | None
     channel_ns: float
     vector_ns: float
@@ -111,7 +111,7 @@ def _matches(label: str, pattern: str) -> bool:
 
 def _key(decision: Decision) -> tuple[object, ...]:
     """Operations of different layers are alike if all they cost is."""
-    return starred(decision.op), decision.kind, decision.engine, decision.candidates
+    return starred(decision.op), decision.kind, decision.winner, decision.candidates
 
 
 class _Times:
@@ -152,10 +152,10 @@ def _explanation(decisions: list[Decision], times: _Times, sharers: Mapping[str,
         tuple(decision.op for decision in decisions),
         len(decisions),
         first.kind,
-        first.engine,
+        first.winner,
         tuple(starred(op) for op in others if op != first.op),
         first.candidates,
-        None if runner_up is None else runner_up.engine,
+        runner_up,
         None if runner_up is None or not cost else runner_up.cost_ns / cost,
         sum(causes.values()),
         busy,

@@ -4,6 +4,9 @@ A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: 
 in bank ``m % banks`` of its local row ``(m % shard) // banks``. Each bank then holds one stream of columns in the order
 in which the kernel uses them: for each group of local rows (as many as there are accumulators), for each chunk of the
 input that fits the buffer, the chunk's columns of each local row.
+
+K may be split: then the channels form ``parts`` equal runs, each of which holds the whole of M for its own part of K
+in the layout above, and the results of the runs are partial sums.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ class WeightStream:
         local_rows: local rows of each matrix (per bank).
         group: local rows a group (accumulators used).
         first_row: DRAM row where the stream starts, in every bank of every channel.
-        columns: columns of one local row.
+        columns: columns of one local row, which is one part of K.
+        parts: runs of channels that K is split over.
         column_bytes, buffer_columns, row_columns, lanes, banks, channels: of the machine.
     """
 
@@ -57,12 +61,18 @@ class WeightStream:
     group: int
     first_row: int
     columns: int
+    parts: int
     column_bytes: int
     buffer_columns: int
     row_columns: int
     lanes: int
     banks: int
     channels: int
+
+    @property
+    def part_channels(self) -> int:
+        """Channels that share one part of K."""
+        return self.channels // self.parts
 
     @property
     def total_rows(self) -> int:
@@ -129,17 +139,27 @@ class WeightStream:
 
     def _local(self, matrix: npt.NDArray[np.float32], index: int) -> npt.NDArray[np.uint16]:
         rows = self.local_rows[index]
-        padded = np.zeros((self.channels * rows * self.banks, self.columns * self.lanes), dtype=np.uint16)
+        width = self.parts * self.columns * self.lanes
+        padded = np.zeros((self.part_channels * rows * self.banks, width), dtype=np.uint16)
         padded[: matrix.shape[0], : matrix.shape[1]] = f32_to_bf16_bits(matrix)
-        return padded.reshape(self.channels, rows, self.banks, self.columns, self.lanes)
+        apart = padded.reshape(self.part_channels, rows, self.banks, self.parts, self.columns, self.lanes)
+        return np.moveaxis(apart, 3, 0).reshape(self.channels, rows, self.banks, self.columns, self.lanes)
 
 
 def place_weights(
-    machine: Machine, names: Sequence[str], outputs: Sequence[int], k: int, first_row: int, *, indexed: bool = False
+    machine: Machine,
+    names: Sequence[str],
+    outputs: Sequence[int],
+    k: int,
+    first_row: int,
+    *,
+    indexed: bool = False,
+    parts: int = 1,
 ) -> WeightStream:
     """Place matrices [M_i, K] from ``first_row`` on.
 
-    ``indexed``: rows are also fetched by number (embedding), so groups are a power of two.
+    ``indexed``: rows are also fetched by number (embedding), so groups are a power of two. ``parts``: runs of channels
+    that K is split over; it divides the channels and the columns of K.
     """
     o = machine.organisation
     accumulators = machine.bank_unit.accumulators
@@ -148,10 +168,11 @@ def place_weights(
         tuple(names),
         tuple(outputs),
         k,
-        tuple(ceil_div(m, o.banks * o.channels) for m in outputs),
+        tuple(ceil_div(m, o.banks * (o.channels // parts)) for m in outputs),
         group,
         first_row,
-        ceil_div(k, machine.bank_unit.lanes),
+        ceil_div(k, machine.bank_unit.lanes) // parts,
+        parts,
         o.column_bytes,
         machine.buffer.columns,
         o.columns,

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from wordline.artifact import ArgumentNames
 from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
 from wordline.compiler.dispatch import (
+    AS_READ_OUT,
+    FEWEST_CYCLES,
     Decision,
     dispatch_attention,
     dispatch_embedding,
@@ -24,9 +26,11 @@ from wordline.compiler.kernel.scratch import (
     sharded,
 )
 from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
-from wordline.compiler.kernels import attention, embedding, gemv, parameter
+from wordline.compiler.kernels import attention, embedding, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
+from wordline.compiler.projection import project
 from wordline.compiler.regions import Form, Region, RegionFinder
+from wordline.compiler.split import choose_parts
 from wordline.compiler.vector.cost import passes_cost
 from wordline.compiler.vector.expression import RegionInput
 from wordline.compiler.vector.region import Destination, compile_region
@@ -213,8 +217,10 @@ class _Lowering:
 
     # --- bank operations ----------------------------------------------------------------------------------------------
 
-    def _place(self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool) -> WeightStream:
-        stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed)
+    def _place(
+        self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool, parts: int = 1
+    ) -> WeightStream:
+        stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed, parts=parts)
         self.next_row += stream.dram_rows
         self.streams.append(stream)
         for index, name in enumerate(names):
@@ -260,8 +266,7 @@ class _Lowering:
         self._ready([(first.operands[0], Form.BF16_EVERYWHERE)])
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
-        for op, m in zip(ops, outputs, strict=True):
-            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, "gemv " + "+".join(names)))
+        is_logits = self._logits_op() in ops
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -269,27 +274,28 @@ class _Lowering:
                     "shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc
                 )
         else:
-            stream = self._place(names, outputs, k, indexed=False)
-        result = ScratchBuffer(self._name("y"), stream.total_rows * self.column_bytes)
+            parts = 1 if is_logits else choose_parts(self.machine, outputs, k)
+            stream = self._place(names, outputs, k, indexed=False, parts=parts)
+        why = AS_READ_OUT if is_logits else FEWEST_CYCLES
+        for op, m in zip(ops, outputs, strict=True):
+            task = "gemv " + "+".join(names)
+            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, stream.parts, why, task))
         x_tensor = self.wide[x]
-        prologue, body = gemv.gemv(stream, x_tensor, result, self.zeros)
-        self.hoist = len(self.tasks)
-        self._task(
-            Engine.CHANNEL,
+        projection = project(
+            self.machine,
+            stream,
+            x_tensor,
+            self.zeros,
+            self._name("y"),
             "gemv " + "+".join(names),
-            first,
-            "gemv",
-            body,
-            [x_tensor.buffer],
-            [result],
-            prologue,
+            label_of(first),
+            first.loc,
             self._predicate(ops),
         )
-        offset = 0
-        for index, (op, m) in enumerate(zip(ops, outputs, strict=True)):
-            template = sharded("", self.machine, m)
-            self.f32[op.result] = ScratchTensor(result, "bf16", template.dims, offset, False, m)
-            offset += stream.local_rows[index] * self.column_bytes
+        self.hoist = len(self.tasks)
+        self.tasks.extend(projection.tasks)
+        for op, result in zip(ops, projection.results, strict=True):
+            self.f32[op.result] = result
             self.done.add(op)
 
     def _attention(self, op: Op) -> None:

@@ -195,6 +195,16 @@ SCENARIOS: dict[str, Scenario] = {
         cycles=267 - 193,
         overrides={},
     ),
+    "refresh late, by the program": Scenario(
+        program(
+            [ins("REF", when=1), ins("WAIT", signal=9, value=1), ins("REF", when=1), ins("REF", when=1), _mac(0)],
+            [vector_pass(65536), ins("SIGNAL", signal=9)],
+        ),
+        # nothing is owed at first; one is after nREFI; then 4366 / 3333 - 1 of a refresh is, 65.1 cycles
+        "4099 REFab  4309 ACT16  4365 MAC16",
+        cycles=4366 + 65,
+        overrides={},
+    ),
     "refresh after a bare activation": Scenario(
         program([ins("ACT16", row=0), ins("REF")]),
         # PREA after nRAS; nRP after that would be 86, nRC after the activation is 89; nRFC is waited for and credited

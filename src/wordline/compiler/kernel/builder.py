@@ -77,10 +77,17 @@ class Builder:
         self._stack[-1].append(Loop(register, linear(count), body))
 
 
-def turn_row(row: IntLike) -> tuple[Command, ...]:
-    """Close whatever is open, refresh if any refresh is due or can be paid ahead, and open ``row`` in all banks."""
-    return command("PREA"), command("REF"), command("ACT16", row=row)
+def turn_row(row: IntLike, *, idle: bool = False) -> tuple[Command, ...]:
+    """Close whatever is open, refresh if it is time, and open ``row`` in all banks.
+
+    Under work a refresh costs the same at any row turn, so it is put off while it may be: it may then fall into a time
+    in which the channel waits for another engine. ``idle`` turns begin such a time, and take all that may be taken.
+    """
+    refresh = (command("REF"), command("REF")) if idle else (command("REF", None, {"when": LATE}),)
+    return command("PREA"), *refresh, command("ACT16", row=row)
 
 
+LATE = 1
+"""Field ``when`` of REF: only once no more refreshes may be postponed."""
 CHANNEL = Register("channel")
 """The register in which a channel stream finds its own number (r1)."""

@@ -3,99 +3,180 @@
 Per group of local rows: fill the buffer with a chunk of x, one burst of MACs per local row, next chunk; then read the
 accumulators out and zero them. The next row is opened before each register-mode visit, so the visit hides under the
 row turn; refresh is offered at every row turn, where it costs no extra turn.
+
+The results are delivered in stages: runs of local rows, each read out as soon as it is complete, so that other engines
+work on one stage while the banks compute the next.
 """
 
 from __future__ import annotations
 
-from wordline.compiler.kernel.builder import Builder, turn_row
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
 from wordline.compiler.kernel.ir import Address, Command, Item, command
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, linear
 from wordline.compiler.layout import Chunk, WeightStream
 
 
-def _fill(builder: Builder, stream: WeightStream, x: ScratchTensor, chunk: Chunk) -> None:
-    source = Address(x.buffer, linear(x.offset + chunk.first_column * stream.column_bytes))
-    builder.emit("WRGB", buffer=0, count=chunk.columns, source=source)
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Local rows ``first .. end`` (exclusive) of a stream; their results go to ``buffer``, one column (16 banks, bf16)
+    a row.
+    """
+
+    first: int
+    end: int
+    buffer: ScratchBuffer
 
 
-def _multiply(builder: Builder, stream: WeightStream, chunk: Chunk, row_shift: IntLike) -> None:
-    """The chunk's bursts; its first row is open already."""
-    commands: list[Command] = []
-    open_now = stream.first_row + chunk.position // stream.row_columns
-    for row, column, buffer, accumulator, count in stream.bursts(chunk):
-        if row != open_now:
-            commands.extend(turn_row(linear(row) + row_shift))
-            open_now = row
-        commands.append(
-            command(
-                "MAC16", row=linear(row) + row_shift, column=column, buffer=buffer, accumulator=accumulator, count=count
-            )
-        )
-    builder.rolled(commands)
+StageCode = tuple[tuple[Item, ...], tuple[Item, ...]]
+"""Prologue and body of the channel task that ends with a stage's results in scratch."""
 
 
 def gemv(
-    stream: WeightStream, x: ScratchTensor, result: ScratchBuffer, zeros: ScratchBuffer
-) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body) of the task.
+    stream: WeightStream, x: ScratchTensor, zeros: ScratchBuffer, stages: Sequence[Stage], *, awaited: bool = True
+) -> list[StageCode]:
+    """The channel tasks, one a stage, which must follow each other directly.
 
-    ``x``: bf16 in every channel, K padded with zeros to whole columns; ``result``: a column for each local row, which
-    holds one bf16 of every bank.
+    ``x``: bf16 in every channel, K padded with zeros to whole columns. ``stages`` cover the stream's local rows in
+    order; each ends with a group of accumulators or inside the last group. ``awaited``: the channels wait for x, so
+    that refresh before it costs nothing.
     """
-    builder = Builder()
-    groups = list(stream.groups())
-    refill = len(groups[0]) > 1
+    return _Gemv(stream, x, zeros, awaited).tasks(stages)
 
-    def zero(rows: int) -> None:
-        builder.emit("WRMAC16", accumulator=0, count=rows, source=Address(zeros))
 
-    def open_chunk(chunk: Chunk, row_shift: IntLike) -> None:
-        """Open the chunk's first row, unless it goes on in the row that is open."""
-        if chunk.position % stream.row_columns == 0:
-            builder.extend(turn_row(linear(stream.first_row + chunk.position // stream.row_columns) + row_shift))
+class _Gemv:
+    def __init__(self, stream: WeightStream, x: ScratchTensor, zeros: ScratchBuffer, awaited: bool) -> None:
+        self._stream, self._x, self._zeros, self._awaited = stream, x, zeros, awaited
+        self._groups = list(stream.groups())
+        self._refill = len(self._groups[0]) > 1
+        self._builder = Builder()
+        self._source = linear(x.offset)
+        self._open_row = -1
+        self._done = 0  # bursts of the last chunk
+        # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise
+        # every `period` groups are.
+        per_group = stream.group * stream.columns
+        self._period = next(p for p in range(1, stream.row_columns + 1) if p * per_group % stream.row_columns == 0)
+        self._period_rows = self._period * per_group // stream.row_columns
 
-    def body(chunks: list[Chunk], row_shift: IntLike, first: bool) -> None:
+    def tasks(self, stages: Sequence[Stage]) -> list[StageCode]:
+        size, last = self._stream.group, len(self._groups) - 1
+        codes: list[StageCode] = []
+        group = 0  # that the next task starts with; its first row is open
+        for stage in stages:
+            inside_last = stage.first > last * size
+            if not inside_last:
+                self._find_part()
+            if stage.first == 0:
+                self._builder.extend(turn_row(self._stream.first_row, idle=self._awaited))
+                self._zero(0)
+            prologue = self._builder.take()
+            if not inside_last:
+                ends_inside_last = stage.end > last * size
+                following = last if ends_inside_last else stage.end // size
+                if following > group:
+                    self._compute(group)
+                    self._steps(group + 1, following - 1, stage)
+                    self._turn(following, stage)
+                    group = following
+                if ends_inside_last:
+                    self._compute(last, but_last_chunk=True)
+            if stage.end > last * size:
+                self._last_rows(max(stage.first, last * size), stage)
+            codes.append((prologue, self._builder.take()))
+        return codes
+
+    def _find_part(self) -> None:
+        """Each channel fills its buffer from its own part of x."""
+        stream = self._stream
+        if stream.parts > 1:
+            part = self._builder.calc("SHR", CHANNEL, stream.part_channels.bit_length() - 1, "part")
+            self._source = linear(part) * (stream.columns * stream.column_bytes) + self._x.offset
+
+    def _steps(self, first: int, last: int, stage: Stage) -> None:
+        """Groups ``first .. last`` (inclusive), each with the read-out of the one before it."""
+        loops = (last - first + 1) // self._period
+        if loops > 1:
+            with self._builder.loop(loops, "group") as register:
+                for group in range(first, first + self._period):
+                    row_shift = linear(register) * self._period_rows
+                    results = linear(register) * (self._period * self._stream.group * self._stream.column_bytes)
+                    self._turn(group, stage, row_shift, results)
+                    self._compute(group, row_shift)
+            first += loops * self._period
+        for group in range(first, last + 1):
+            self._turn(group, stage)
+            self._compute(group)
+
+    def _turn(self, group: int, stage: Stage, row_shift: IntLike = 0, result_shift: IntLike = 0) -> None:
+        """Open the first row of ``group`` and read out the group before it."""
+        self._open_chunk(self._groups[group][0], row_shift)
+        before = self._groups[group - 1][0]
+        self._read(before.first_row, before.rows, 0, stage, result_shift)
+
+    def _compute(self, group: int, row_shift: IntLike = 0, *, but_last_chunk: bool = False) -> None:
+        """Everything of a group whose first row is open, except its read-out. The first group is zeroed already."""
+        chunks = self._groups[group]
+        if group:
+            self._zero(group)
         for index, chunk in enumerate(chunks):
-            if index or (refill and not first):
-                if index:
-                    open_chunk(chunk, row_shift)
-                _fill(builder, stream, x, chunk)
-            _multiply(builder, stream, chunk, row_shift)
+            if index:
+                self._open_chunk(chunk, row_shift)
+            if index or self._refill or group == 0:
+                self._fill(chunk)
+            self._open_row = self._stream.first_row + chunk.position // self._stream.row_columns
+            if not (but_last_chunk and index == len(chunks) - 1):
+                self._bursts(list(self._stream.bursts(chunk)), row_shift)
 
-    def read(rows: int, target: IntLike) -> None:
-        builder.emit("RDMAC16", accumulator=0, count=rows, target=Address(result, linear(target)))
+    def _last_rows(self, first: int, stage: Stage) -> None:
+        """Rows ``first .. stage.end`` of the last chunk of all; they are read out under the next row turn."""
+        chunk = self._groups[-1][-1]
+        bursts = list(self._stream.bursts(chunk))
+        turns = [i for i in range(1, len(bursts)) if bursts[i][0] != bursts[i - 1][0]]
+        begin, end = first - chunk.first_row, stage.end - chunk.first_row
+        upto = next((i for i in turns if bursts[i][3] >= end), len(bursts))
+        self._bursts(bursts[self._done : upto], 0)
+        if self._done < upto < len(bursts):
+            self._builder.extend(turn_row(bursts[upto][0]))
+            self._open_row = bursts[upto][0]
+        self._done = upto
+        self._read(first, end - begin, begin, stage)
 
-    builder.extend(turn_row(stream.first_row))
-    zero(groups[0][0].rows)
-    prologue = builder.take()
-    _fill(builder, stream, x, groups[0][0])
-    body(groups[0], 0, True)
+    def _bursts(self, bursts: Sequence[tuple[int, int, int, int, int]], row_shift: IntLike) -> None:
+        """Bursts of a chunk, of which the first finds ``_open_row`` open."""
+        commands: list[Command] = []
+        for row, column, buffer, accumulator, count in bursts:
+            if row != self._open_row:
+                commands.extend(turn_row(linear(row) + row_shift))
+                self._open_row = row
+            commands.append(
+                command(
+                    "MAC16",
+                    row=linear(row) + row_shift,
+                    column=column,
+                    buffer=buffer,
+                    accumulator=accumulator,
+                    count=count,
+                )
+            )
+        self._builder.rolled(commands)
 
-    # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise every
-    # `period` groups are.
-    group_bytes = stream.group * stream.column_bytes
-    per_group = stream.group * stream.columns
-    period = next(p for p in range(1, stream.row_columns + 1) if p * per_group % stream.row_columns == 0)
-    full = sum(chunks[0].rows == stream.group for chunks in groups)
-    loops = max(0, (full - 1) // period)
-    rows_per_loop = period * per_group // stream.row_columns
+    def _open_chunk(self, chunk: Chunk, row_shift: IntLike) -> None:
+        """Open the chunk's first row, unless it goes on in the row that is open."""
+        row, column = divmod(chunk.position, self._stream.row_columns)
+        if column == 0:
+            self._builder.extend(turn_row(linear(self._stream.first_row + row) + row_shift))
 
-    def step(index: int, row_shift: IntLike, target_shift: IntLike) -> None:
-        chunks, previous = groups[index], groups[index - 1]
-        open_chunk(chunks[0], row_shift)
-        read(previous[0].rows, linear((index - 1) * group_bytes) + target_shift)
-        zero(chunks[0].rows)
-        body(chunks, row_shift, False)
+    def _fill(self, chunk: Chunk) -> None:
+        source = Address(self._x.buffer, self._source + chunk.first_column * self._stream.column_bytes)
+        self._builder.emit("WRGB", buffer=0, count=chunk.columns, source=source)
 
-    if loops > 1:
-        with builder.loop(loops, "group") as register:
-            for index in range(1, period + 1):
-                step(index, linear(register) * rows_per_loop, linear(register) * (period * group_bytes))
-        done = 1 + loops * period
-    else:
-        done = 1
-    for index in range(done, len(groups)):
-        step(index, 0, 0)
-    read(groups[-1][0].rows, (len(groups) - 1) * group_bytes)
-    return prologue, builder.take()
+    def _zero(self, group: int) -> None:
+        self._builder.emit("WRMAC16", accumulator=0, count=self._groups[group][0].rows, source=Address(self._zeros))
+
+    def _read(self, first: int, rows: int, accumulator: int, stage: Stage, shift: IntLike = 0) -> None:
+        target = Address(stage.buffer, linear((first - stage.first) * self._stream.column_bytes) + shift)
+        self._builder.emit("RDMAC16", accumulator=accumulator, count=rows, target=target)

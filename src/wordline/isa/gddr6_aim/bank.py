@@ -93,9 +93,9 @@ BANK_COMMANDS = (
         36,
         CHANNEL,
         "refresh",
-        "Refresh all banks (all must be closed); takes one from the refresh debt.",
-        (),
-        (),
+        "Refresh all banks, which are closed first; takes one from the refresh debt. Does nothing when the debt does "
+        "not allow it: early, as many as may be pulled in are ahead already; late, the debt may still grow.",
+        (Bits("when", 1, "early: as soon as it may; late: once no more may be postponed", names=("early", "late")),),
     ),
     Instruction(
         "TMOD",
