@@ -19,7 +19,7 @@ PROMPT ?= What is a word line in a memory chip?
 TOKENS ?= 48
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all bench env native sanitized lint format types contracts docs-check clean
+.PHONY: help run test test-all bench bench-report env native sanitized lint format types contracts docs-check clean
 
 help: ## what each target does
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -36,6 +36,9 @@ test-all: native sanitized ## every test, then the native tests again on a build
 
 bench: native ## the deterministic cycle table, compared with the committed baseline
 	OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)
+
+bench-report: native ## the cycle table as an HTML page with plots: build/bench.html
+	OMP_NUM_THREADS=1 $(PY) -m benchmarks --html build/bench.html $(ARGS)
 
 env: $(STAMP) ## the environment in .venv
 

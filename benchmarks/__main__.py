@@ -6,19 +6,17 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from benchmarks import baseline
-from benchmarks.suite import CASES, Entry, key, machine_of, measure
+from benchmarks.report import page
+from benchmarks.suite import CASES, TITLES, Entry, key, machine_of, measure
 from wordline.cli.output import print_json, print_tables, table
 from wordline.cli.progress import progress
+from wordline.files import write_text
 
 LIMITS = ("L0", "L2", "L3")
-TITLES = {
-    "gemv": "matrix-vector products",
-    "attention": "attention of one layer, one new token",
-    "decode": "one decode step",
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="cases whose name contains TEXT")
     parser.add_argument("--accept", action="store_true", help="write the measured cycles into the baseline")
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with the cycles by cause")
     args = parser.parse_args(arguments)
     cases = [case for case in CASES if args.only in key(case)]
@@ -45,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {name: cycles for name, cycles in all_known.items() if name in names or not args.only}
     cycles = {key(entry.case): entry.cycles for entry in entries}
     changes = baseline.changes(known, cycles)
+    if args.html is not None:
+        write_text(args.html, page(entries))
     if args.json:
         print_json(
             {

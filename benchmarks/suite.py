@@ -21,6 +21,14 @@ MAX_CONTEXT = {"SmolLM2-135M": 8192, "Llama-2-7B": 4096, "Llama-3-8B": 8192}
 """Longest context of the models that the suite uses. Source: the config.json that each is published with."""
 
 
+TITLES = {
+    "gemv": "matrix-vector products",
+    "attention": "attention of one layer, one new token",
+    "decode": "one decode step",
+}
+"""What each kind of case is."""
+
+
 class Case(Protocol):
     """One program on one machine. ``kind`` and ``what`` name it within a machine."""
 
@@ -32,6 +40,11 @@ class Case(Protocol):
 
     @property
     def machine(self) -> str: ...
+
+    @property
+    def vectors(self) -> float:
+        """Vectors that share a row of DRAM once it is open."""
+        ...
 
     def benchmark(self, machine: Machine) -> Benchmark:
         """The program."""
@@ -50,6 +63,7 @@ class Gemv:
     m: int
     k: int
     kind = "gemv"
+    vectors = 1.0
 
     @property
     def what(self) -> str:
@@ -76,6 +90,11 @@ class Attention:
     def what(self) -> str:
         return f"{self.model} @{self.context}"
 
+    @property
+    def vectors(self) -> float:
+        shape = known_shapes()[self.model]
+        return shape.heads / shape.kv_heads
+
     def benchmark(self, machine: Machine) -> Benchmark:
         return attention_program(machine, known_shapes()[self.model], MAX_CONTEXT[self.model], self.context)
 
@@ -93,6 +112,7 @@ class Decode:
     model: str
     context: int
     kind = "decode"
+    vectors = 1.0
 
     @property
     def what(self) -> str:

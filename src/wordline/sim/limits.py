@@ -149,6 +149,18 @@ def gemv_limits(machine: Machine, m: int, k: int, channels: int | None = None) -
     return GemvLimits(ideal.l0, ideal.l1, ideal.l2, l3)
 
 
+def peak_share(machine: Machine, vectors: float) -> float:
+    """The roof of the MAC rate as a share of the peak, L0 / L2, when each row that is opened serves ``vectors`` vectors.
+
+    Raises:
+        WordlineError: "bad-shape", "limits-undefined".
+    """
+    if vectors <= 0:
+        raise WordlineError("bad-shape", f"vectors is {vectors}; it must be positive", remedy="give a positive number")
+    limits = _Bank.of(machine).stream(1, vectors)
+    return limits.l0 / limits.l2
+
+
 def decode_limits(
     machine: Machine, shape: ModelShape, batch: int, context: int, channels: int | None = None
 ) -> DecodeLimits:
