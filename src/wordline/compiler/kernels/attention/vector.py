@@ -88,7 +88,7 @@ def maxima(
             for group, query, offset in heads[start : start + at_once]:
                 register = largest[group][query]
                 value = step.load(scores, offset, tokens.strides, "bf16")
-                step.reduce("max", step.maximum(value, step.scalar(register)) if part else value, register)
+                step.reduce("max", step.apply("max", value, step.scalar(register)) if part else value, register)
             b.passes(step.build())
     return b.take()
 
