@@ -83,7 +83,7 @@ def test_json_has_text_tokens_and_report(capsys: pytest.CaptureFixture[str], gre
     assert time["joules_per_token"] == energy["joules"] == pytest.approx(sum(energy["kinds_j"].values()))
     assert sum(energy["components_j"].values()) == pytest.approx(energy["joules"])
     assert energy["watts"] == pytest.approx(energy["joules"] / (time["last_step_ns"] * 1e-9))
-    assert {"ACT16", "MAC16", "WRGB", "RDMAC16", "standby, rows open", "vector unit", "link"} <= set(energy["kinds_j"])
+    assert {"ACT16", "MAC16", "WRGB", "RDMAC16", "standby, rows open", "vector unit"} <= set(energy["kinds_j"])
     assert 0.5e-3 < energy["joules"] < 5e-3  # 135 M weights: 0.53 M MAC16 of 1.3 nJ and 8,200 ACT16 of 47 nJ
     assert made["report"]["host_time"]["tokens_per_s"] > 0
 
