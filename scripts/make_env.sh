@@ -20,6 +20,8 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check -q "$@"; }
+# The pip that comes with an older Python (Debian 12 has 23.0) does not pass settings on to the build.
+pip install -c constraints.txt 'pip>=23.1'
 # The build tools come first: the editable install then uses these exact versions instead of an isolated set of its own.
 pip install -c constraints.txt scikit-build-core nanobind cmake ninja
 # wheel.cmake=false: the native module of the development tree is built by `make native`, straight into src/wordline/.

@@ -58,8 +58,8 @@ def print_tables(*parts: Any) -> None:
 
     console = Tables(highlight=False, markup=False)
     if not console.is_terminal:
-        # A pipe has no width; 80 columns would cut tables.
-        console = Tables(highlight=False, markup=False, width=200)
+        # A pipe has no width, and rich would cut the cells of a table that is wider than what it assumes.
+        console = Tables(highlight=False, markup=False, width=10_000)
     for part in parts:
         console.print(part)
 
