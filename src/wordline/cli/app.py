@@ -1,7 +1,7 @@
 """Parser, subcommand registry and error handler of the command line.
 
-Exit codes: 0 done; 1 the command ran and its finding is negative (``doctor``); 2 wrong use or an error that the user
-can cure; 70 a defect of wordline; 130 interrupted; 141 the reader of standard output has gone.
+Exit codes: 0 done; 1 the command ran and its finding is negative (``doctor``, ``check``); 2 wrong use or an error that
+the user can cure; 70 a defect of wordline; 130 interrupted; 141 the reader of standard output has gone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Protocol
 
 import wordline
 from wordline import knobs
-from wordline.cli import compile as compile_command
 from wordline.cli import (
+    check,
     devices,
     disasm,
     doctor,
@@ -34,6 +34,7 @@ from wordline.cli import (
     timing,
     trace,
 )
+from wordline.cli import compile as compile_command
 from wordline.cli.output import print_any_text, print_json
 from wordline.errors import WordlineError
 
@@ -64,6 +65,7 @@ COMMANDS: tuple[Command, ...] = (
     disasm,
     timing,
     trace,
+    check,
     devices,
     limits,
     energy,

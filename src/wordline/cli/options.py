@@ -52,3 +52,27 @@ def positive(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
+
+
+def add_entry_options(parser: argparse.ArgumentParser) -> None:
+    """``--entry`` and ``--args``: one run of an artifact, for what needs no weights."""
+    parser.add_argument("--entry", default="decode", help="entry point of an artifact (default: %(default)s)")
+    parser.add_argument(
+        "--args",
+        type=_arguments,
+        default={},
+        metavar="NAME=VALUE,...",
+        help="token, position and flags of the step (default: token=0,position=0,flags=1)",
+    )
+
+
+def _arguments(text: str) -> dict[str, int]:
+    """Argument type: NAME=VALUE, separated by commas."""
+    values: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            values[name.strip()] = int(value, 0)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is not of the form NAME=VALUE, VALUE a whole number") from None
+    return values

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
-from wordline.cli.output import print_json, print_tables, table
+from wordline.cli.output import print_json, print_tables, table, write_text
+from wordline.cli.schedules import RECORD_LIMIT, add_schedule_option, schedule_text
 from wordline.machines import Machine
 from wordline.sim.energy import EnergyModel, EnergyTotals, activity_of_trace
 from wordline.sim.traces import PROFILES, TraceTime, time_trace
@@ -28,13 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_machine_options(parser)
     parser.set_defaults(machine=DEFAULT_MACHINE)
+    add_schedule_option(parser)
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Time the trace."""
     machine = machine_of(args)
-    time = time_trace(machine, args.profile, args.trace)
+    time = time_trace(machine, args.profile, args.trace, record=0 if args.schedule is None else RECORD_LIMIT)
+    if args.schedule is not None:
+        write_text(args.schedule, schedule_text(args.trace.name, time.schedule, time.cycles))
     model = EnergyModel(machine)
     ledger = model.ledger(activity_of_trace(time, machine))
     energy = model.totals(ledger, time.nanoseconds)

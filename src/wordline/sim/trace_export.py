@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from wordline import _native
-from wordline.artifact import ArgumentNames, Artifact, Entry, KvLayout
-from wordline.errors import WordlineError
+from wordline.artifact import Artifact
 from wordline.machines import Machine
+from wordline.sim.submission import entry_submission
 
 #: DRAM command -> instruction, and whether it takes a number of columns; the others are repeated.
 _INSTRUCTIONS = {
@@ -32,48 +32,20 @@ _INSTRUCTIONS = {
     "WR": ("WR_SBK", False),
 }
 _WITH_REGISTER = {"WR_GB", "WR_BIAS", "RD_MAC", "RD_SBK", "WR_SBK"}
-_GIVEN_BY_USER = (ArgumentNames.TOKEN, ArgumentNames.POSITION, ArgumentNames.FLAGS)
 
 _Access = tuple[int, int, str, int, int, int]  # cycle, channel, command or WAIT, count, bank, row
 
 
 def export_artifact(artifact: Artifact, entry: str, arguments: Mapping[str, int]) -> str:
-    """The trace of one run of an entry point.
-
-    Args:
-        artifact: weights are not needed.
-        entry: for example "decode".
-        arguments: values of ``token``, ``position`` and ``flags``; by default 0, 0 and logits wanted. KV pages are
-            placed as a first session on an empty device would have them.
+    """The trace of one run of an entry point, see :func:`~wordline.sim.submission.entry_submission`.
 
     Raises:
         WordlineError: "unknown-entry", "bad-argument", or a fault of the program.
     """
-    image, machine = artifact.image(entry), artifact.machine
-    found = artifact.manifest.entries[entry]
-    values = {ArgumentNames.TOKEN: 0, ArgumentNames.POSITION: 0, ArgumentNames.FLAGS: ArgumentNames.FLAG_LOGITS}
-    limits = {
-        ArgumentNames.TOKEN: artifact.manifest.logits.vocab,
-        ArgumentNames.POSITION: artifact.manifest.memory.kv.max_context,
-        ArgumentNames.FLAGS: 1 << 31,
-    }
-    for name, value in arguments.items():
-        if name not in limits:
-            raise WordlineError(
-                "bad-argument", f"there is no argument {name!r}", remedy=f"give one of {', '.join(_GIVEN_BY_USER)}"
-            )
-        if not 0 <= value < limits[name]:
-            raise WordlineError(
-                "bad-argument", f"{name} is {value}", remedy=f"give a value from 0 to {limits[name] - 1}"
-            )
-        values[name] = value
-    memory = _memory(found, artifact.manifest.memory.kv, machine.organisation.channels, values)
-    comments = [
-        f"{artifact.manifest.model.name}, entry {entry}: "
-        + ", ".join(f"{name}={value}" for name, value in values.items()),
-        f"device program for machine {machine.name} ({machine.hash[:12]})",
-    ]
-    return export_program(machine, image, memory, comments=comments)
+    submission = entry_submission(artifact, entry, arguments)
+    machine = artifact.machine
+    comments = [submission.title, f"device program for machine {machine.name} ({machine.hash[:12]})"]
+    return export_program(machine, submission.image, submission.memory, comments=comments)
 
 
 def export_program(
@@ -134,20 +106,3 @@ def _instructions(command: str, count: int, bank: int, row: int, mask: int, colu
         return
     for first in range(0, count, columns):
         yield f"AiM {name} {min(columns, count - first)}{register} {mask:#x}{place}"
-
-
-def _memory(entry: Entry, kv: KvLayout, channels: int, values: Mapping[str, int]) -> npt.NDArray[np.int32]:
-    """Argument block at word 0, page table behind it; pages in the order in which a session takes them."""
-    table = np.zeros(kv.table_words(channels), np.int32)
-    free = [kv.first_row] * channels
-    for page in range(values[ArgumentNames.POSITION] // kv.page_tokens + 1):
-        for layer in range(kv.layers):
-            for head in range(kv.kv_heads):
-                channel = kv.channel(head, page, channels)
-                table[kv.table_index(layer, head, page, channels)] = free[channel]
-                free[channel] += kv.rows_per_page
-    block = np.zeros(entry.argument_words, np.int32)
-    for name, value in values.items():
-        block[entry.arguments[name]] = value
-    block[entry.arguments[ArgumentNames.PAGE_TABLE_BASE]] = entry.argument_words
-    return np.concatenate([block, table])

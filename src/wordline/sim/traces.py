@@ -107,6 +107,6 @@ class TraceModel:
         )
 
 
-def time_trace(machine: Machine, profile: str, path: Path) -> TraceTime:
+def time_trace(machine: Machine, profile: str, path: Path, *, record: int = 0) -> TraceTime:
     """Time the trace in a file, see :class:`TraceModel`. Raises ``OSError`` besides."""
-    return TraceModel(machine, profile).run(path.read_bytes(), str(path))
+    return TraceModel(machine, profile).run(path.read_bytes(), str(path), record=record)
