@@ -30,9 +30,12 @@ class Checker:
         self._bounds = Bounds(machine, profile)
         self.begin("schedule")
 
-    def begin(self, name: str) -> None:
-        """Start a schedule; its cycle 0 finds every channel in normal mode, all banks closed, without refresh debt."""
-        self._name = name
+    def begin(self, name: str, source: str = "") -> None:
+        """Start a schedule; its cycle 0 finds every channel in normal mode, all banks closed, without refresh debt.
+
+        ``source`` is where it is read from, for errors.
+        """
+        self._name, self._source = name, source or name
         self._findings = Findings(self._limit)
         self._channels: dict[int, Channel] = {}
         self._commands = 0
@@ -78,7 +81,7 @@ class Checker:
             problem = f"cycle {burst.first} of channel {burst.channel} comes after its cycle {last}"
         else:
             return
-        where = f"{self._name}:{burst.line}" if burst.line else self._name
+        where = f"{self._source}:{burst.line}" if burst.line else self._source
         raise WordlineError("bad-schedule", problem, where=where, remedy="list the commands of a channel in order")
 
 

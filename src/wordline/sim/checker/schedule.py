@@ -169,7 +169,7 @@ def check_schedule(lines: Iterable[str], checker: Checker, name: str = "schedule
         if isinstance(item, Section):
             if begun:
                 reports.append(checker.finish())
-            checker.begin(item.name)
+            checker.begin(item.name, name)
         else:
             checker.feed((item,))
         begun = True
