@@ -29,7 +29,7 @@ def test_the_page_shows_every_case(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_roof_is_the_limit_of_large_products() -> None:
-    """For one vector the roof is what L2 says; the more vectors share a row, the nearer it is to what refresh leaves."""
+    """For one vector the roof is what L2 says; the more share a row, the nearer to what refresh leaves."""
     machine = load_machine("gddr6-aim-chip")
     limits = gemv_limits(machine, 4096, 4096)
     assert peak_share(machine, 1) == pytest.approx(limits.l0 / limits.l2)

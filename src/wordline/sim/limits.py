@@ -150,7 +150,7 @@ def gemv_limits(machine: Machine, m: int, k: int, channels: int | None = None) -
 
 
 def peak_share(machine: Machine, vectors: float) -> float:
-    """The roof of the MAC rate as a share of the peak, L0 / L2, when each row that is opened serves ``vectors`` vectors.
+    """The roof of the MAC rate as a share of the peak, L0 / L2, when every opened row serves ``vectors`` vectors.
 
     Raises:
         WordlineError: "bad-shape", "limits-undefined".
