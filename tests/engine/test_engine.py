@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,18 @@ def test_a_chat_template_may_fail_in_any_way(tmp_path: Path, template: str, word
         tokenizer_with(tmp_path, chat_template=template).encode_chat([{"role": "user", "content": "a"}])
     assert caught.value.code == "chat-template"
     assert words in caught.value.what
+
+
+def test_a_tokenizer_that_gives_up(tmp_path: Path) -> None:
+    """The pattern takes exponential time, and the library panics after some of it."""
+    values = json.loads(TOKENIZER_JSON)
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    contents = tiny_contents(tokenizer_json=json.dumps({**values, "pre_tokenizer": split}).encode())
+    tokenizer = Tokenizer(open_artifact(write_artifact(tmp_path / "t.wl", contents)))
+    assert tokenizer.encode("ab")
+    with pytest.raises(WordlineError, match="tokenizer cannot encode this text") as caught:
+        tokenizer.encode("a" * 40 + "b")
+    assert caught.value.code == "tokenizer-failed"
 
 
 def test_half_a_surrogate_pair_is_no_text(artifact: Artifact) -> None:

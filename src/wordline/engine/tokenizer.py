@@ -25,7 +25,9 @@ class Tokenizer:
         text = artifact.tokenizer_json().decode("utf-8", "replace")
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # the library raises plain Exception
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises plain Exception, and its panics are not even that
             raise corrupt(artifact.path, f"tokenizer.json cannot be used: {error}") from error
         # Both would change what is encoded behind the caller's back.
         self._tokenizer.no_truncation()
@@ -39,7 +41,7 @@ class Tokenizer:
         """Tokens of a plain text, with the begin token if the model wants one.
 
         Raises:
-            WordlineError: "bad-prompt" for half a surrogate pair, which is no character.
+            WordlineError: "bad-prompt" for half a surrogate pair, which is no character; "tokenizer-failed".
         """
         return self._encode(text, special=True)
 
@@ -108,7 +110,17 @@ class Tokenizer:
                 f"the prompt has half a surrogate pair, U+{ord(text[error.start]):04X}, at character {error.start}",
                 remedy="decode the text as UTF-8, or leave that character out",
             ) from error
-        return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a pattern that gives up is a panic of the library, which is no Exception
+            raise WordlineError(
+                "tokenizer-failed",
+                f"the model's tokenizer cannot encode this text: {error}",
+                where=self._where,
+                remedy="try another text; if all fail, compile the model again from another source",
+            ) from error
 
     def _token(self, token: int | None) -> str:
         return "" if token is None else str(self._tokenizer.id_to_token(token) or "")

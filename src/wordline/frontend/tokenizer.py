@@ -51,7 +51,9 @@ def tokenizer_of(
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(directory), local_files_only=True, **options)
         tokenizer_json = tokenizer.backend_tokenizer.to_str()
-    except Exception as error:  # transformers raises many unrelated types
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # transformers raises many unrelated types; panics of tokenizers are no Exception
         raise WordlineError(
             "unreadable-tokenizer",
             f"the tokenizer cannot be read: {summary(error)}",
