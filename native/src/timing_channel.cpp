@@ -103,6 +103,7 @@ bool burst_command(Opcode opcode, DramCommand& command) {
 }
 
 void ChannelTiming::command(const ChannelCommand& c) {
+    settle();
     instruction_ = c.instruction;
     if (DramCommand column{}; burst_command(c.opcode, column)) {
         return burst(column, c);
@@ -388,6 +389,7 @@ void ChannelTiming::refresh_step(DramCommand command) {
 }
 
 ChannelSummary ChannelTiming::finish() {
+    settle();
     const std::int64_t last = now_ - 1;
     while (due_ <= last) {
         refresh();

@@ -110,29 +110,26 @@ ChannelEpisode ChannelTiming::end_episode(const ChannelTiming& start, std::span<
         const bool was_open = refreshed_row_.values[bank] == start.row_.values[bank];
         done.refreshed_row[bank] = number(refreshed_row_.values[bank], was_open ? ChannelEpisode::own_row : ChannelEpisode::own_refreshed_row);
     }
+    const auto same = [](const auto& numbers) { return std::ranges::all_of(numbers, [&](std::int16_t number) { return number == numbers[0]; }); };
+    done.alike = same(done.row) && same(done.refreshed_row);
+    const auto times = std::bit_cast<std::array<std::int64_t, n_times>>(last_);
+    done.settled_after = std::max(landed_, *std::ranges::max_element(times) + horizon_) - now_;
     const bool untouched = std::all_of(done.row.begin(), done.row.begin() + banks_, [](std::int16_t row) { return row == ChannelEpisode::own_row; });
     done.common_row = untouched ? ChannelEpisode::own_row : number(common_row_, ChannelOutlook::closed_row);
     return done;
 }
 
+// Whether every bank has the same row open and had the same row closed by refresh.
+bool ChannelTiming::banks_alike() const {
+    return lagging_ != nullptr || ((common_row_ >= 0 || open_banks_ == 0) &&
+                                   std::ranges::all_of(refreshed_row_.values, [this](std::int32_t row) { return row == refreshed_row_.values[0]; }));
+}
+
 void ChannelTiming::follow(const ChannelEpisode& episode, std::span<const std::int32_t> rows, std::uint32_t first) {
-    const ChannelState own = *this;
-    static_cast<ChannelState&>(*this) = episode.end;
-    const std::int64_t later = own.now_ - episode.start;
-    const std::uint32_t further = first - episode.first;
-    now_ += later;
-    landed_ += later;
-    auto times = std::bit_cast<std::array<std::int64_t, n_times>>(last_);
-    for (std::int64_t& time : times) {
-        time += later;
+    const bool alike = episode.alike && banks_alike();
+    if (!alike) {
+        settle();
     }
-    last_ = std::bit_cast<History>(times);
-    refreshes_ = own.refreshes_ + episode.refreshes;
-    open_cycles_ = own.open_cycles_ + episode.open_cycles + later * ((own.open_banks_ > 0 ? 1 : 0) - (open_banks_ > 0 ? 1 : 0));
-    due_ = own.due_ + episode.refreshes * (refresh_rules_.enabled ? t_.nREFI : 0);
-    instruction_ += further;
-    landing_instruction_ += further;
-    entry_instruction_ += further;
     const auto row = [rows](std::int16_t number, std::int32_t open, std::int32_t refreshed) {
         switch (number) {
             case ChannelOutlook::closed_row:
@@ -145,17 +142,61 @@ void ChannelTiming::follow(const ChannelEpisode& episode, std::span<const std::i
                 return rows[static_cast<std::size_t>(number)];
         }
     };
-    for (std::size_t bank = 0; bank < max_banks; ++bank) {
-        row_.values[bank] = row(episode.row[bank], own.row_.values[bank], -1);
-        refreshed_row_.values[bank] = row(episode.refreshed_row[bank], own.row_.values[bank], own.refreshed_row_.values[bank]);
+    if (alike) {
+        const std::int32_t refreshed = lagging_ != nullptr ? common_refreshed_row_ : refreshed_row_.values[0];
+        common_refreshed_row_ = row(episode.refreshed_row[0], common_row_, refreshed);
+        common_row_ = row(episode.row[0], common_row_, -1);
+    } else {
+        for (std::size_t bank = 0; bank < max_banks; ++bank) {
+            const std::int32_t open = row_.values[bank];
+            row_.values[bank] = row(episode.row[bank], open, -1);
+            refreshed_row_.values[bank] = row(episode.refreshed_row[bank], open, refreshed_row_.values[bank]);
+        }
+        common_row_ = row(episode.common_row, common_row_, -1);
     }
-    common_row_ = row(episode.common_row, own.common_row_, -1);
+    const ChannelState& end = episode.end;
+    const std::int64_t later = now_ - episode.start;
+    const std::uint32_t further = first - episode.first;
+    now_ = end.now_ + later;
+    landed_ = end.landed_ + later;
+    due_ += episode.refreshes * (refresh_rules_.enabled ? t_.nREFI : 0);
+    refreshes_ += episode.refreshes;
+    instruction_ = end.instruction_ + further;
+    landing_instruction_ = end.landing_instruction_ + further;
+    entry_instruction_ = end.entry_instruction_ + further;
+    landing_cause_ = end.landing_cause_;
+    register_mode_ = end.register_mode_;
+    visit_cause_ = end.visit_cause_;
+    activation_cause_ = end.activation_cause_;
+    entry_cycles_ = end.entry_cycles_;
+    open_cycles_ += episode.open_cycles + later * ((open_banks_ > 0 ? 1 : 0) - (end.open_banks_ > 0 ? 1 : 0));
+    open_banks_ = end.open_banks_;
     for (std::size_t i = 0; i < n_causes; ++i) {
-        causes_[i] = own.causes_[i] + episode.causes[i];
+        causes_[i] += episode.causes[i];
     }
     for (std::size_t i = 0; i < n_dram_commands; ++i) {
-        commands_[i] = own.commands_[i] + episode.commands[i];
+        commands_[i] += episode.commands[i];
     }
+    lagging_ = &episode;
+    lag_ = later;
+    if (!alike) {
+        take_history();
+    }
+}
+
+void ChannelTiming::take_history() {
+    auto times = std::bit_cast<std::array<std::int64_t, n_times>>(lagging_->end.last_);
+    for (std::int64_t& time : times) {
+        time += lag_;
+    }
+    last_ = std::bit_cast<History>(times);
+    lagging_ = nullptr;
+}
+
+void ChannelTiming::catch_up() {
+    row_.values.fill(common_row_);
+    refreshed_row_.values.fill(common_refreshed_row_);
+    take_history();
 }
 
 }  // namespace wordline

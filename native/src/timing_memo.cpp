@@ -8,43 +8,56 @@ namespace wordline {
 void LoadedWords::note(std::int64_t address, std::int32_t value, std::uint8_t shift) {
     for (LoadedWord& word : words_) {
         if (word.address == address) {
-            word = {address, value >> std::min(shift, word.shift), std::min(shift, word.shift)};
+            word.shift = std::min<std::int32_t>(shift, word.shift);
+            word.value = value >> word.shift;
             return;
         }
     }
-    words_.push_back({address, value >> shift, shift});
+    words_.push_back({static_cast<std::int32_t>(address), shift, value >> shift});
+}
+
+Course::Course(std::span<const std::int32_t> inputs, std::span<const LoadedWord> loads, std::span<const std::int32_t> rows,
+               const Registers& registers, std::uint32_t written)
+    : loads_(static_cast<std::uint32_t>(loads.size())),
+      first_row_(static_cast<std::uint32_t>(inputs.size() + 3 * loads.size())),
+      rows_(static_cast<std::uint32_t>(rows.size())) {
+    words_.reserve(first_row_ + rows_ + static_cast<std::size_t>(std::popcount(written)));
+    words_.assign(inputs.begin(), inputs.end());
+    for (const LoadedWord& load : loads) {
+        words_.insert(words_.end(), {load.address, load.shift, load.value});
+    }
+    words_.insert(words_.end(), rows.begin(), rows.end());
+    for (std::uint32_t mask = written; mask != 0; mask &= mask - 1) {
+        words_.push_back(registers[static_cast<std::size_t>(std::countr_zero(mask))]);
+    }
 }
 
 StreamMemo::StreamMemo(const Stream& stream)
     : analysis_(find_segments(stream)), parts_(analysis_.segments.size()), shapes_(analysis_.shapes) {}
 
-void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int64_t>& inputs) const {
-    inputs.assign(1, argument_base);
+void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int32_t>& inputs) const {
+    inputs.assign({static_cast<std::int32_t>(argument_base), static_cast<std::int32_t>(argument_base >> 32)});
     for (std::uint32_t mask = segments()[index].inputs; mask != 0; mask &= mask - 1) {
         inputs.push_back(registers[static_cast<std::size_t>(std::countr_zero(mask))]);
     }
 }
 
-const Course& StreamMemo::add_course(std::size_t index, Course course) {
-    const auto size = [](const Course& c) {
-        return sizeof(Course) + c.inputs.size() * sizeof(std::int64_t) + c.loads.bytes() + c.serial.busy.size() * sizeof(c.serial.busy[0]) +
-               c.serial.signals.size() * sizeof(c.serial.signals[0]) + c.rows.size() * sizeof(std::int32_t);
-    };
-    Courses& courses = parts_[index].courses[digest(course.inputs)];
-    bytes_ += size(course);
+const Course& StreamMemo::add_course(std::size_t index, std::span<const std::int32_t> inputs, Course course) {
+    Courses& courses = parts_[index].courses[digest(inputs)];
+    bytes_ += course.bytes();
     if (courses.known.size() < courses_kept) {
         return *courses.known.emplace_back(std::make_unique<Course>(std::move(course)));
     }
     std::unique_ptr<Course>& oldest = courses.known[courses.next];
     courses.next = (courses.next + 1) % courses_kept;
-    bytes_ -= size(*oldest);
+    bytes_ -= oldest->bytes();
     *oldest = std::move(course);
     return *oldest;
 }
 
 std::uint32_t StreamMemo::path_number(std::uint32_t shape, const std::vector<std::int32_t>& path) {
     Shape& part = shapes_[shape];
-    std::vector<std::uint32_t>& numbers = part.path_numbers[digest<std::int32_t>(path)];
+    std::vector<std::uint32_t>& numbers = part.path_numbers[digest(path)];
     for (const std::uint32_t number : numbers) {
         if (part.paths[number] == path) {
             return number;
@@ -55,32 +68,33 @@ std::uint32_t StreamMemo::path_number(std::uint32_t shape, const std::vector<std
     return numbers.emplace_back(static_cast<std::uint32_t>(part.paths.size() - 1));
 }
 
-SegmentRun* StreamMemo::find_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, std::int64_t refresh_phase) {
+SegmentStart* StreamMemo::find_start(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook) {
     const auto found = shapes_[shape].starts.find(outlook.digest() + path);
-    if (found == shapes_[shape].starts.end()) {
-        return nullptr;
-    }
-    for (const Start& start : found->second) {
-        if (start.path == path && start.outlook == outlook) {
-            const auto run = start.runs.lower_bound(refresh_phase);
-            return run != start.runs.end() && run->second->episode.low <= refresh_phase ? run->second.get() : nullptr;
+    if (found != shapes_[shape].starts.end()) {
+        for (const std::unique_ptr<SegmentStart>& start : found->second) {
+            if (start->path == path && start->outlook == outlook) {
+                return start.get();
+            }
         }
     }
     return nullptr;
 }
 
-SegmentRun& StreamMemo::add_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, SegmentRun run) {
-    std::vector<Start>& starts = shapes_[shape].starts[outlook.digest() + path];
-    auto start = std::ranges::find_if(starts, [&](const Start& s) { return s.path == path && s.outlook == outlook; });
-    if (start == starts.end()) {
-        bytes_ += sizeof(Start);
-        start = starts.insert(starts.end(), Start{path, outlook, {}});
-    }
+SegmentStart& StreamMemo::add_start(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook) {
+    bytes_ += sizeof(SegmentStart);
+    return *shapes_[shape].starts[outlook.digest() + path].emplace_back(std::make_unique<SegmentStart>(path, outlook));
+}
+
+SegmentRun& StreamMemo::add_run(SegmentStart& start, SegmentRun run) {
     bytes_ += sizeof run + run.causes->size() * sizeof(CauseCharge) + run.commands->size() * sizeof(CommandCharge) +
               run.signals.size() * sizeof(run.signals[0]);
-    std::unique_ptr<SegmentRun>& kept = start->runs[run.episode.high];
-    kept = std::make_unique<SegmentRun>(std::move(run));
-    return *kept;
+    const std::int64_t high = run.episode.high;
+    return *start.runs.emplace(high, std::make_unique<SegmentRun>(std::move(run)))->second;
+}
+
+void StreamMemo::add_continuation(SegmentRun& run, const Continuation& continuation, SegmentStart& start) {
+    bytes_ += sizeof(run.continuations[0]);
+    run.continuations.emplace_back(continuation, &start);
 }
 
 void StreamMemo::clear() {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -229,7 +230,7 @@ public:
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
         if (recorded_ != nullptr) {
-            recorded_->loads.note(address, value, (*load_shift_)[instruction]);
+            recorded_loads_->note(address, value, (*load_shift_)[instruction]);
         }
         return value;
     }
@@ -246,7 +247,7 @@ public:
         const std::int64_t effect = std::max(now_, landed_);
         increment(signal, effect);
         if (recorded_ != nullptr) {
-            recorded_->serial.signals.emplace_back(signal, effect - recorded_from_);
+            recorded_->signals.emplace_back(signal, effect - recorded_from_);
         }
         take(1, instruction);
     }
@@ -267,13 +268,14 @@ public:
     std::int64_t end() const { return std::max(now_, landed_); }
 
     // Vector streams, where nothing is under way between instructions: writes down what follows until stop().
-    void record(Course& course, const std::vector<std::uint8_t>& load_shift) {
-        recorded_ = &course;
+    void record(SerialRun& run, LoadedWords& loads, const std::vector<std::uint8_t>& load_shift) {
+        recorded_ = &run;
+        recorded_loads_ = &loads;
         load_shift_ = &load_shift;
         recorded_from_ = now_;
     }
     void stop() {
-        recorded_->serial.cycles = now_ - recorded_from_;
+        recorded_->cycles = now_ - recorded_from_;
         recorded_ = nullptr;
     }
     void follow(const SerialRun& run) {
@@ -290,15 +292,16 @@ private:
     void take(std::int64_t cycles, std::uint32_t instruction) {
         busy_[instruction] += cycles;
         now_ += cycles;
-        if (recorded_ != nullptr && recorded_->serial.busy.size() <= longest_serial_run) {
-            recorded_->serial.busy.emplace_back(instruction, cycles);
+        if (recorded_ != nullptr && recorded_->busy.size() <= longest_serial_run) {
+            recorded_->busy.emplace_back(instruction, cycles);
         }
     }
 
     std::vector<std::int64_t>& busy_;
     std::vector<std::int64_t>& bytes_;
     std::int64_t now_ = 0, landed_ = 0;
-    Course* recorded_ = nullptr;
+    SerialRun* recorded_ = nullptr;
+    LoadedWords* recorded_loads_ = nullptr;
     const std::vector<std::uint8_t>* load_shift_ = nullptr;
     std::int64_t recorded_from_ = 0;
 };
@@ -311,7 +314,7 @@ struct Sharing {
     bool count_commands;
     std::vector<CauseCycles> charges{};  // of the segment that is being recorded; all zero in between
     std::vector<CommandCounts> counts{};
-    std::vector<std::int64_t> inputs{};  // kept for its memory
+    std::vector<std::int32_t> inputs{};  // kept for its memory
 
     // Segments of one shape may share a run; channels come to them one after the other.
     void use(SegmentRun& run, std::uint32_t first) {
@@ -358,6 +361,9 @@ struct Runner {
 
     Submission& submission;
     std::size_t lane, segment = 0;
+    SegmentRun* last_run = nullptr;  // that was followed: what came after it is known while the channel lags
+    std::uint32_t last_first = 0;
+    std::int64_t last_end = 0;
     std::int64_t argument_base;
     SinkType sink;
     StreamRunner<SinkType> runner;
@@ -368,7 +374,7 @@ private:
     void go_through(Sharing& sharing);
     const Course* find_course(Sharing& sharing) {
         sharing.memo.inputs_of(segment, argument_base, runner.registers(), sharing.inputs);
-        return sharing.memo.find_course(segment, sharing.inputs, [this](std::int64_t address) { return sink.Sink::load_word(address, 0); });
+        return sharing.memo.find_course(segment, lane, sharing.inputs, [this](std::int64_t address) { return sink.Sink::load_word(address, 0); });
     }
 };
 
@@ -380,7 +386,7 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
     StreamRunner<PathSink> ahead(submission.machine, submission.program, at.runner.stream(), at.runner.channel(), at.argument_base, path,
                                  longest_path);
     path.registers = &ahead.registers();
-    ahead.skip(segment.first, at.runner.registers(), ~std::uint32_t{0});
+    ahead.skip(segment.first, at.runner.registers().data(), ~std::uint32_t{0});
     try {
         ahead.run(segment.last);
     } catch (const Fault&) {  // too long, or the simulation meets the same fault
@@ -391,8 +397,36 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
         sharing.memo.set_too_long(at.segment);
         return nullptr;
     }
-    const std::uint32_t number = sharing.memo.path_number(segment.shape, path.path);
-    return &sharing.memo.add_course(at.segment, {sharing.inputs, std::move(path.loads), ahead.registers(), number, std::move(path.rows), {}});
+    Course course(sharing.inputs, path.loads.all(), path.rows, ahead.registers(), segment.written);
+    course.path = sharing.memo.path_number(segment.shape, path.path);
+    return &sharing.memo.add_course(at.segment, sharing.inputs, std::move(course));
+}
+
+// What is known of channels in the state before the segment of `at`; null: nothing, and `outlook` is that state's then.
+SegmentStart* find_start(Runner<ChannelSink>& at, StreamMemo& memo, const Course& course, ChannelOutlook& outlook) {
+    ChannelTiming& timing = at.sink.timing();
+    const Segment& segment = memo.segments()[at.segment];
+    const bool lags = timing.lags();
+    Continuation continuation{};
+    if (lags) {
+        const auto number = [rows = course.rows()](std::int32_t row) {
+            return row < 0 ? -1 : static_cast<std::int32_t>(std::ranges::find(rows, row) - rows.begin());
+        };
+        const std::int64_t elapsed = std::min(timing.now() - at.last_end, at.last_run->episode.settled_after);
+        continuation = {elapsed, segment.first - at.last_first, segment.shape, course.path, number(timing.open_row()), number(timing.refreshed_row())};
+        for (const auto& [known, start] : at.last_run->continuations) {
+            if (known == continuation) {
+                return start;
+            }
+        }
+        timing.settle();
+    }
+    outlook = timing.outlook(course.rows(), segment.first);
+    SegmentStart* const start = memo.find_start(segment.shape, course.path, outlook);
+    if (lags && start != nullptr) {
+        memo.add_continuation(*at.last_run, continuation, *start);
+    }
+    return start;
 }
 
 template <>
@@ -409,15 +443,23 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
         return;
     }
     ChannelTiming& timing = sink.timing();
-    const ChannelOutlook outlook = timing.outlook(course->rows, part.first);
-    if (SegmentRun* const known = memo.find_run(part.shape, course->path, outlook, timing.refresh_phase())) {
-        sink.follow(*known, course->rows, part.first);
+    ChannelOutlook outlook;
+    SegmentStart* start = find_start(*this, memo, *course, outlook);
+    if (SegmentRun* const known = start != nullptr ? start->find(timing.refresh_phase()) : nullptr) {
+        sink.follow(*known, course->rows(), part.first);
         sharing.use(*known, part.first);
         ++shared_segments;
-        runner.skip(part.last, course->end_registers, part.written);
+        last_run = known;
+        last_first = part.first;
+        last_end = timing.now();
+        runner.skip(part.last, course->end_registers(), part.written);
         return;
     }
-    const ChannelTiming start = timing;
+    timing.settle();
+    if (start == nullptr) {
+        start = &memo.add_start(part.shape, course->path, outlook);
+    }
+    const ChannelTiming before = timing;
     const std::size_t instructions = submission.program.streams[static_cast<std::size_t>(runner.stream())].operations.size();
     sharing.charges.resize(instructions);
     sharing.counts.resize(sharing.count_commands ? instructions : 0);
@@ -443,15 +485,15 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
             }
         }
     }
-    if (outlook.entry_cycles != 0) {  // the visit that a TMOD before has opened may serve another purpose than was thought
-        take(static_cast<std::size_t>(static_cast<std::int64_t>(part.first) + outlook.entry_instruction));
+    if (start->outlook.entry_cycles != 0) {  // the visit that a TMOD before has opened may serve another purpose than was thought
+        take(static_cast<std::size_t>(std::int64_t{part.first} + start->outlook.entry_instruction));
     }
-    SegmentRun run{timing.end_episode(start, course->rows, part.first), std::make_shared<const std::vector<CauseCharge>>(std::move(charged)),
+    SegmentRun run{timing.end_episode(before, course->rows(), part.first), std::make_shared<const std::vector<CauseCharge>>(std::move(charged)),
                    std::make_shared<const std::vector<CommandCharge>>(std::move(counted)), sink.recorded_signals()};
     for (auto& [signal, effect] : run.signals) {
-        effect -= start.now();
+        effect -= before.now();
     }
-    sharing.use(memo.add_run(part.shape, course->path, outlook, std::move(run)), part.first);
+    sharing.use(memo.add_run(*start, std::move(run)), part.first);
 }
 
 template <>
@@ -464,19 +506,20 @@ void Runner<SerialSink>::go_through(Sharing& sharing) {
     }
     if (const Course* const course = find_course(sharing)) {
         sink.follow(course->serial);
-        runner.skip(part.last, course->end_registers, part.written);
+        runner.skip(part.last, course->end_registers(), part.written);
         return;
     }
-    Course course{sharing.inputs, {}, {}, 0, {}, {}};
-    sink.record(course, memo.analysis().load_shift);
+    SerialRun run;
+    LoadedWords loads;
+    sink.record(run, loads, memo.analysis().load_shift);
     finished = runner.run(part.last) == RunStatus::finished;
     sink.stop();
-    course.end_registers = runner.registers();
-    if (course.serial.busy.size() > longest_serial_run) {
-        memo.set_too_long(segment);
-    } else {
-        memo.add_course(segment, std::move(course));
+    if (run.busy.size() > longest_serial_run) {
+        return memo.set_too_long(segment);
     }
+    Course course(sharing.inputs, loads.all(), {}, runner.registers(), part.written);
+    course.serial = std::move(run);
+    memo.add_course(segment, sharing.inputs, std::move(course));
 }
 
 template <class Table>
@@ -578,7 +621,8 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
 
     // Segments are shared where nothing but the totals is asked for.
     const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit &&
-                       ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook();
+                       ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook() &&
+                       machine_.controller_words() <= std::numeric_limits<std::int32_t>::max();
     std::optional<TimingMemo> own_memo;
     if (share && (memo == nullptr || options.instruction_commands)) {  // what is remembered has no counts
         memo = &own_memo.emplace(program);

@@ -156,6 +156,8 @@ struct ChannelEpisode {
     static constexpr std::int16_t own_row = -2, own_refreshed_row = -3;
     std::array<std::int16_t, ChannelState::max_banks> row, refreshed_row;
     std::int16_t common_row;
+    bool alike;                 // all banks end with the same numbers
+    std::int64_t settled_after;  // cycles after its end from which on nothing that it did holds anything up
 };
 
 class ChannelTiming : private ChannelState {
@@ -173,7 +175,10 @@ public:
     std::int64_t signal(std::uint32_t instruction);
     void command(const ChannelCommand& command);
     // A burst of column or register commands, those that device programs do not have included.
-    void access(DramCommand command, const ChannelCommand& c) { burst(command, c); }
+    void access(DramCommand command, const ChannelCommand& c) {
+        settle();
+        burst(command, c);
+    }
     std::int64_t now() const { return now_; }  // issue slot of the next instruction
     // Charges instructions in other tables from now on; returns those so far.
     std::pair<CauseCycles*, CommandCounts*> charge_to(CauseCycles* instruction_causes, CommandCounts* instruction_commands) {
@@ -186,8 +191,18 @@ public:
     // Begins an episode; its end gives what has been done since, `start` being the state in between.
     void begin_episode() { lowest_shift_ = -beyond, highest_shift_ = beyond; }
     ChannelEpisode end_episode(const ChannelTiming& start, std::span<const std::int32_t> rows, std::uint32_t first) const;
-    // Does the same; causes of instructions are left to the caller.
+    // Does the same; causes of instructions are left to the caller. The episode has to live on until settle() or the end.
     void follow(const ChannelEpisode& episode, std::span<const std::int32_t> rows, std::uint32_t first);
+    // History and rows of the banks may lag behind the last episode followed, while no command needs them; this brings them up to date.
+    void settle() {
+        if (lagging_ != nullptr) [[unlikely]] {
+            catch_up();
+        }
+    }
+    bool lags() const { return lagging_ != nullptr; }
+    // While it lags: the row that all banks have open, and that which refresh closed in all; -1: none.
+    std::int32_t open_row() const { return common_row_; }
+    std::int32_t refreshed_row() const { return common_refreshed_row_; }
     // Whether outlooks can be told apart: the intervals of the machine are not absurdly long.
     bool has_outlook() const { return horizon_ < (std::int64_t{1} << 30); }
     ChannelSummary finish();
@@ -233,6 +248,9 @@ private:
     bool prerequisite(DramCommand command, std::int32_t bank, std::int32_t row, DramCommand& step) const;
     bool row_prerequisite(bool all_banks, std::int32_t bank, std::int32_t row, DramCommand& step) const;
     Cause step_cause(DramCommand step, DramCommand command, std::int32_t bank, std::int32_t row) const;
+    void catch_up();
+    void take_history();
+    bool banks_alike() const;
     bool refresh_due(std::int64_t cycle);
     void keep_before_refresh(std::int64_t cycle) { highest_shift_ = std::min(highest_shift_, due_ - 1 - cycle); }
     bool try_issue(DramCommand command, std::int32_t bank, std::int32_t row, Cause own);
@@ -257,6 +275,9 @@ private:
     std::vector<TraceEntry>* trace_;
     // By how many cycles the episode might have begun earlier (negative) or later against refresh and gone the same way.
     std::int64_t lowest_shift_ = 0, highest_shift_ = 0;
+    const ChannelEpisode* lagging_ = nullptr;  // see settle(); all banks are alike then
+    std::int64_t lag_ = 0;                     // cycles by which it was later than its episode
+    std::int32_t common_refreshed_row_ = -1;
 };
 
 }  // namespace wordline

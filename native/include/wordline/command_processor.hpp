@@ -93,13 +93,11 @@ public:
     // at an interruption point.
     RunStatus run(std::uint32_t stop = no_stop);
 
-    // Goes on at instruction `position` with the registers of `mask` changed. Only outside all loops.
-    void skip(std::uint32_t position, const std::array<std::int32_t, 32>& registers, std::uint32_t mask) {
+    // Goes on at instruction `position` with the registers of `mask` changed to these values, in order of number. Only outside all loops.
+    void skip(std::uint32_t position, const std::int32_t* values, std::uint32_t mask) {
         pc_ = position;
-        for (std::size_t number = 0; number < registers.size(); ++number) {
-            if (mask >> number & 1) {
-                registers_[number] = registers[number];
-            }
+        for (; mask != 0; mask &= mask - 1) {
+            registers_[static_cast<std::size_t>(std::countr_zero(mask))] = *values++;
         }
     }
 

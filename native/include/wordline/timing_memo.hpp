@@ -24,28 +24,16 @@ namespace wordline {
 
 // A word of controller memory that was read: the same for everything that matters if it is the same after the shift.
 struct LoadedWord {
-    std::int64_t address;
-    std::int32_t value;
-    std::uint8_t shift;
+    std::int32_t address, shift, value;  // value: shifted already
 };
 
 class LoadedWords {
 public:
     void note(std::int64_t address, std::int32_t value, std::uint8_t shift);
-    // Whether `load(address)` finds the same everywhere.
-    template <class Load>
-    bool hold(Load&& load) const {
-        for (const LoadedWord& word : words_) {
-            if (load(word.address) >> word.shift != word.value) {
-                return false;
-            }
-        }
-        return true;
-    }
-    std::size_t bytes() const { return words_.capacity() * sizeof(LoadedWord); }
+    std::span<const LoadedWord> all() const { return words_; }
 
 private:
-    std::vector<LoadedWord> words_;  // `value` shifted already
+    std::vector<LoadedWord> words_;
 };
 
 // What a vector stream does in a segment, from the cycle in which its first instruction starts.
@@ -53,16 +41,54 @@ struct SerialRun {
     std::int64_t cycles = 0;
     std::vector<std::pair<std::uint32_t, std::int64_t>> busy;  // instruction, cycles
     std::vector<std::pair<int, std::int64_t>> signals;         // signal, cycle of its effect
+
+    std::size_t bytes() const { return busy.size() * sizeof(busy[0]) + signals.size() * sizeof(signals[0]); }
 };
 
-// How a segment goes for some registers and some memory.
-struct Course {
-    std::vector<std::int64_t> inputs;
-    LoadedWords loads;
-    Registers end_registers;
-    std::uint32_t path = 0;          // channel streams
-    std::vector<std::int32_t> rows;  // channel streams: what the path's row numbers stand for
-    SerialRun serial;                // vector streams
+// How a segment goes for some registers and some memory. Its parts lie in one array, since thousands of them are gone through in each submission.
+class Course {
+public:
+    // `rows`: of channel streams, what the path's row numbers stand for. `written`: registers that the segment may have changed.
+    Course(std::span<const std::int32_t> inputs, std::span<const LoadedWord> loads, std::span<const std::int32_t> rows, const Registers& registers,
+           std::uint32_t written);
+
+    // Whether it goes like that for these inputs and what `load(address)` finds in controller memory.
+    template <class Load>
+    bool holds(std::span<const std::int32_t> inputs, Load&& load) const {
+        const std::int32_t* word = words_.data();
+        for (const std::int32_t input : inputs) {  // of one segment all have as many
+            if (input != *word++) {
+                return false;
+            }
+        }
+        for (std::uint32_t i = 0; i < loads_; ++i, word += 3) {
+            if (load(word[0]) >> word[1] != word[2]) {
+                return false;
+            }
+        }
+        return true;
+    }
+    std::span<const std::int32_t> rows() const { return {words_.data() + first_row_, rows_}; }
+    const std::int32_t* end_registers() const { return words_.data() + first_row_ + rows_; }  // those that may be written, by number
+    std::size_t bytes() const { return sizeof *this + words_.size() * sizeof(std::int32_t) + serial.bytes(); }
+
+    std::uint32_t path = 0;  // channel streams
+    SerialRun serial;        // vector streams
+
+private:
+    std::uint32_t loads_, first_row_, rows_;
+    std::vector<std::int32_t> words_;  // inputs; address, shift and value of loads; rows; registers
+};
+
+struct SegmentStart;
+
+// Where a channel gets when it has gone through a segment and waited.
+struct Continuation {
+    std::int64_t elapsed;  // since the end, up to ChannelEpisode::settled_after
+    std::uint32_t distance, shape, path;
+    std::int32_t open_row, refreshed_row;  // as the path numbers them
+
+    bool operator==(const Continuation&) const = default;
 };
 
 // What one channel did in a segment.
@@ -73,6 +99,20 @@ struct SegmentRun {
     std::vector<std::pair<int, std::int64_t>> signals;       // signal, cycle of its effect since the start
     std::uint64_t submission = 0;                            // of its last use
     std::size_t use = 0;                                     // number of that
+    std::vector<std::pair<Continuation, SegmentStart*>> continuations{};
+};
+
+// All that is known of channels with one outlook on one path.
+struct SegmentStart {
+    std::uint32_t path;
+    ChannelOutlook outlook;
+    std::multimap<std::int64_t, std::unique_ptr<SegmentRun>> runs{};  // by the highest refresh phase; phases do not overlap
+
+    // What a channel in this phase of refresh repeats; null if it is not known.
+    SegmentRun* find(std::int64_t refresh_phase) const {
+        const auto run = runs.lower_bound(refresh_phase);
+        return run != runs.end() && run->second->episode.low <= refresh_phase ? run->second.get() : nullptr;
+    }
 };
 
 // Of one stream.
@@ -84,30 +124,38 @@ public:
     std::span<const Segment> segments() const { return analysis_.segments; }
 
     // What the course of segment `index` depends on, but for loads.
-    void inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int64_t>& inputs) const;
+    void inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int32_t>& inputs) const;
 
-    // The course for these inputs; null if it is not known. `load(address)` reads controller memory.
+    // The course for these inputs; null if it is not known. `load(address)` reads controller memory. `lane`: whose last course is the first guess.
     template <class Load>
-    const Course* find_course(std::size_t index, std::span<const std::int64_t> inputs, Load&& load) const {
-        const auto found = parts_[index].courses.find(digest(inputs));
-        if (found == parts_[index].courses.end()) {
-            return nullptr;
+    const Course* find_course(std::size_t index, std::size_t lane, std::span<const std::int32_t> inputs, Load&& load) {
+        Part& part = parts_[index];
+        if (lane >= part.last.size()) {
+            part.last.resize(lane + 1);
         }
-        for (const std::unique_ptr<Course>& course : found->second.known) {
-            if (std::ranges::equal(course->inputs, inputs) && course->loads.hold(load)) {
-                return course.get();
+        if (part.last[lane] != nullptr && part.last[lane]->holds(inputs, load)) {
+            return part.last[lane];
+        }
+        const auto found = part.courses.find(digest(inputs));
+        if (found != part.courses.end()) {
+            for (const std::unique_ptr<Course>& course : found->second.known) {
+                if (course->holds(inputs, load)) {
+                    return part.last[lane] = course.get();
+                }
             }
         }
         return nullptr;
     }
-    const Course& add_course(std::size_t index, Course course);
+    const Course& add_course(std::size_t index, std::span<const std::int32_t> inputs, Course course);
 
     // The number of a path through segments of one shape; equal paths have equal numbers.
     std::uint32_t path_number(std::uint32_t shape, const std::vector<std::int32_t>& path);
 
-    // A run through a segment of this shape that a channel in this phase of refresh repeats; null if none is known.
-    SegmentRun* find_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, std::int64_t refresh_phase);
-    SegmentRun& add_run(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook, SegmentRun run);
+    // Channels with this outlook on this path through segments of one shape; null if nothing is known of them.
+    SegmentStart* find_start(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook);
+    SegmentStart& add_start(std::uint32_t shape, std::uint32_t path, const ChannelOutlook& outlook);
+    SegmentRun& add_run(SegmentStart& start, SegmentRun run);
+    void add_continuation(SegmentRun& run, const Continuation& continuation, SegmentStart& start);
 
     // Segments that run for too long to be kept.
     bool too_long(std::size_t index) const { return parts_[index].too_long; }
@@ -125,29 +173,23 @@ private:
     };
     struct Part {  // by segment
         std::unordered_map<std::uint64_t, Courses> courses;
+        std::vector<const Course*> last;  // by lane
         bool too_long = false;
-    };
-    struct Start {
-        std::uint32_t path;
-        ChannelOutlook outlook;
-        std::map<std::int64_t, std::unique_ptr<SegmentRun>> runs;  // by the highest refresh phase
     };
     struct Shape {
         std::unordered_map<std::uint64_t, std::vector<std::uint32_t>> path_numbers;
         std::vector<std::vector<std::int32_t>> paths;
-        std::unordered_map<std::uint64_t, std::vector<Start>> starts;
+        std::unordered_map<std::uint64_t, std::vector<std::unique_ptr<SegmentStart>>> starts;
     };
 
-    template <class T>
-    static std::uint64_t digest(std::span<const T> values) {
+    static std::uint64_t digest(std::span<const std::int32_t> values) {
         std::uint64_t hash = 0x9E3779B97F4A7C15u;
-        for (const T value : values) {
-            hash = (hash ^ static_cast<std::uint64_t>(value)) * 0xC2B2AE3D27D4EB4Fu;
+        for (const std::int32_t value : values) {
+            hash = (hash ^ static_cast<std::uint32_t>(value)) * 0xC2B2AE3D27D4EB4Fu;
             hash ^= hash >> 29;
         }
         return hash;
     }
-    static std::uint64_t digest(std::span<const std::int64_t> values) { return digest<std::int64_t>(values); }
 
     StreamSegments analysis_;
     std::vector<Part> parts_;
