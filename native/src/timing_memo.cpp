@@ -88,8 +88,9 @@ SegmentStart& StreamMemo::add_start(std::uint32_t shape, std::uint32_t path, con
 SegmentRun& StreamMemo::add_run(SegmentStart& start, SegmentRun run) {
     bytes_ += sizeof run + run.causes->size() * sizeof(CauseCharge) + run.commands->size() * sizeof(CommandCharge) +
               run.signals.size() * sizeof(run.signals[0]);
-    const std::int64_t high = run.episode.high;
-    return *start.runs.emplace(high, std::make_unique<SegmentRun>(std::move(run)))->second;
+    const std::int64_t low = run.episode.low, high = run.episode.high;
+    const auto place = std::ranges::lower_bound(start.phases, high, {}, &SegmentStart::Phases::high);
+    return *start.phases.insert(place, {low, high, std::make_unique<SegmentRun>(std::move(run))})->run;
 }
 
 void StreamMemo::add_continuation(SegmentRun& run, const Continuation& continuation, SegmentStart& start) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -104,14 +103,19 @@ struct SegmentRun {
 
 // All that is known of channels with one outlook on one path.
 struct SegmentStart {
+    struct Phases {
+        std::int64_t low, high;
+        std::unique_ptr<SegmentRun> run;
+    };
+
     std::uint32_t path;
     ChannelOutlook outlook;
-    std::multimap<std::int64_t, std::unique_ptr<SegmentRun>> runs{};  // by the highest refresh phase; phases do not overlap
+    std::vector<Phases> phases{};  // of refresh, ascending; they do not overlap
 
     // What a channel in this phase of refresh repeats; null if it is not known.
     SegmentRun* find(std::int64_t refresh_phase) const {
-        const auto run = runs.lower_bound(refresh_phase);
-        return run != runs.end() && run->second->episode.low <= refresh_phase ? run->second.get() : nullptr;
+        const auto found = std::ranges::lower_bound(phases, refresh_phase, {}, &Phases::high);
+        return found != phases.end() && found->low <= refresh_phase ? found->run.get() : nullptr;
     }
 };
 
