@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -55,20 +56,33 @@ class ChannelTime:
     commands: Mapping[str, int]
 
 
-@dataclass(frozen=True)
 class StreamTime:
-    """One stream of a run, by index of instruction, in cycles."""
+    """One stream of a run, by index of instruction, in cycles. Each table is made when it is first asked for."""
 
-    engine: Engine
-    end: int
-    causes: npt.NDArray[np.int64]
-    """[instructions, causes], summed over the stream's channels (without tail and refresh charge); else empty."""
-    busy: npt.NDArray[np.int64]
-    """[instructions] cycles of the vector unit or the link; empty for channel streams."""
-    bytes: npt.NDArray[np.int64]
-    """[instructions] bytes over the link; empty for other streams."""
-    commands: npt.NDArray[np.int64]
-    """[instructions, commands], summed over the stream's channels; empty unless they were asked for."""
+    def __init__(self, native: _native.StreamTiming) -> None:
+        self._native = native
+        self.engine = Engine(native.engine)
+        self.end = int(native.end)
+
+    @cached_property
+    def causes(self) -> npt.NDArray[np.int64]:
+        """[instructions, causes], summed over the stream's channels (without tail and refresh charge); else empty."""
+        return np.asarray(self._native.causes)
+
+    @cached_property
+    def busy(self) -> npt.NDArray[np.int64]:
+        """[instructions] cycles of the vector unit or the link; empty for channel streams."""
+        return np.asarray(self._native.busy, dtype=np.int64)
+
+    @cached_property
+    def bytes(self) -> npt.NDArray[np.int64]:
+        """[instructions] bytes over the link; empty for other streams."""
+        return np.asarray(self._native.bytes, dtype=np.int64)
+
+    @cached_property
+    def commands(self) -> npt.NDArray[np.int64]:
+        """[instructions, commands], summed over the stream's channels; empty unless they were asked for."""
+        return np.asarray(self._native.commands)
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class TimingResult:
     simulated_channels: int
     """How many channels were simulated; the others have streams that cannot differ from them."""
     shared_segments: int
-    """How often a simulated channel took over from another what lies between two waits."""
+    """How often a channel took over what lies between two waits from another channel, layer or submission."""
 
     @property
     def nanoseconds(self) -> float:
@@ -191,8 +205,8 @@ class TimingModel:
             memory: int32 words of the controller's memory from word 0 up; the rest is zero. Not written.
             trace: Record every DRAM command (all channels are then simulated).
             step_bursts: Issue each column by itself: slower, with the same result.
-            share_channels: Simulate once what several channels do alike: the whole stream when it does not read its
-                channel number, else what lies between two waits.
+            share_channels: Simulate once what channels, layers and submissions of the same slot do alike: the whole
+                stream for all channels when it does not read its channel number; what lies between two waits.
             instruction_commands: Count the DRAM commands of each instruction.
 
         Raises:
@@ -226,17 +240,7 @@ def convert_result(result: _native.TimingResult, tck_ns: float) -> TimingResult:
             strict=True,
         )
     )
-    streams = tuple(
-        StreamTime(
-            Engine(s.engine),
-            s.end,
-            np.asarray(s.causes),
-            np.asarray(s.busy, dtype=np.int64),
-            np.asarray(s.bytes, dtype=np.int64),
-            np.asarray(s.commands),
-        )
-        for s in result.streams
-    )
+    streams = tuple(StreamTime(stream) for stream in result.streams)
     trace = tuple(IssuedCommand(*entry) for entry in result.trace)
     return TimingResult(
         result.cycles, tck_ns, channels, streams, trace, result.simulated_channels, result.shared_segments

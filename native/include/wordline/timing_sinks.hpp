@@ -1,0 +1,298 @@
+// What a submission's streams do with the command processor's commands: in time, or to find their path through a segment.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "wordline/timing.hpp"
+#include "wordline/timing_memo.hpp"
+
+namespace wordline::timing_sinks {
+
+constexpr std::size_t longest_serial_run = 1 << 16;  // instructions of a vector segment that is kept
+
+// Cycles of a duration; a rounding error of the division does not cost a cycle.
+inline std::int64_t cycles_of(double ns, double tck_ns) { return static_cast<std::int64_t>(std::ceil(ns / tck_ns - 1e-9)); }
+
+// What the streams of one submission share.
+struct Submission {
+    const TimingModel& model;
+    const Machine& machine;
+    const Program& program;
+    std::span<const std::int32_t> memory;
+    std::unordered_map<std::int64_t, std::int32_t> stores{};
+    // [signal][simulated channel of its producing stream]: cycle of each increment
+    std::vector<std::vector<std::vector<std::int64_t>>> increments{};
+    std::uint64_t progress = 0;  // waits passed and signals given
+
+    // Cycle of the signal's `value`-th increment, on its slowest channel; -1: not known yet.
+    std::int64_t time_of(int signal, std::int32_t value) const {
+        std::int64_t time = -1;
+        const auto index = static_cast<std::size_t>(value) - 1;
+        for (const std::vector<std::int64_t>& times : increments[static_cast<std::size_t>(signal)]) {
+            if (times.size() <= index) {
+                return -1;
+            }
+            time = std::max(time, times[index]);
+        }
+        return time;
+    }
+
+    Cause wait_cause(int signal) const {
+        const std::int32_t producer = program.producer[static_cast<std::size_t>(signal)];  // loading a program requires one
+        switch (program.streams[static_cast<std::size_t>(producer)].engine) {
+            case Engine::vector:
+                return Cause::vector;
+            case Engine::link:
+                return Cause::link;
+            default:
+                return Cause::wait;
+        }
+    }
+};
+
+class Sink {
+public:
+    Sink(Submission& submission, std::size_t lane) : submission_(submission), lane_(lane) {}
+
+    std::int32_t load_word(std::int64_t address, std::uint32_t) const {
+        if (!submission_.stores.empty()) {
+            if (const auto found = submission_.stores.find(address); found != submission_.stores.end()) {
+                return found->second;
+            }
+        }
+        const auto index = static_cast<std::size_t>(address);
+        return index < submission_.memory.size() ? submission_.memory[index] : 0;
+    }
+    void store_word(std::int64_t address, std::int32_t value) { submission_.stores[address] = value; }
+    std::int32_t load_shared(int) const { return 0; }
+
+protected:
+    // Cycle in which a WAIT may issue at the earliest, 0: at once; -1: not known yet.
+    std::int64_t release(int signal, std::int32_t value) {
+        std::int64_t cycle = 0;
+        if (value > 0) {
+            const std::int64_t effect = submission_.time_of(signal, value);
+            if (effect < 0) {
+                return -1;
+            }
+            cycle = effect + 1;
+        }
+        ++submission_.progress;
+        return cycle;
+    }
+    void increment(int signal, std::int64_t cycle) {
+        ++submission_.progress;
+        submission_.increments[static_cast<std::size_t>(signal)][lane_].push_back(cycle);
+    }
+
+    Submission& submission_;
+    std::size_t lane_;  // which of the stream's simulated channels
+};
+
+class ChannelSink : public Sink {
+public:
+    // `accesses` may be null.
+    ChannelSink(Submission& submission, std::size_t lane, const ChannelTiming& timing, int channel, std::vector<Access>* accesses)
+        : Sink(submission, lane), timing_(timing), channel_(channel), accesses_(accesses) {}
+
+    bool wait(int signal, std::int32_t value, std::uint32_t instruction) {
+        const std::int64_t cycle = release(signal, value);
+        if (cycle < 0) {
+            return false;
+        }
+        timing_.hold(cycle, submission_.wait_cause(signal), instruction);
+        timing_.slot(instruction);
+        if (accesses_ != nullptr) {
+            accesses_->push_back({timing_.now() - 1, channel_, true, DramCommand::act, 0, -1, -1});
+        }
+        return true;
+    }
+    void signal(int signal, std::uint32_t instruction) {
+        const std::int64_t effect = timing_.signal(instruction);
+        signals_.emplace_back(signal, effect);
+        increment(signal, effect);
+    }
+    void scalar(Opcode, std::uint32_t instruction) { timing_.slot(instruction); }
+
+    ChannelTiming& timing() { return timing_; }
+    void record_signals() { signals_.clear(); }
+    const std::vector<std::pair<int, std::int64_t>>& recorded_signals() const { return signals_; }
+    // Does what was done in a segment before, on the rows of this channel's course.
+    void follow(const SegmentRun& run, std::span<const std::int32_t> rows, std::uint32_t first) {
+        const std::int64_t start = timing_.now();
+        timing_.follow(run.episode, rows, first);
+        for (const auto& [signal, effect] : run.signals) {
+            increment(signal, start + effect);
+        }
+    }
+
+    void command(const ChannelCommand& command) {
+        timing_.command(command);
+        if (DramCommand column{}; accesses_ != nullptr && burst_command(command.opcode, column)) {
+            const bool registers = column == DramCommand::wrgb || column == DramCommand::wrmac16 || column == DramCommand::rdmac16;
+            const bool one_bank = !registers && column != DramCommand::mac16;
+            accesses_->push_back({timing_.now() - 1, channel_, false, column, command.count, one_bank ? command.bank : -1,
+                                  registers ? -1 : command.row});
+        }
+    }
+    void pass(const PassCommand&) {}          // loading a program refuses these in a channel stream
+    void transfer(const TransferCommand&) {}
+
+    ChannelSummary finish() { return timing_.finish(); }
+
+private:
+    ChannelTiming timing_;
+    int channel_;
+    std::vector<Access>* accesses_;
+    std::vector<std::pair<int, std::int64_t>> signals_;  // since record_signals()
+};
+
+// Finds the path through a segment of a channel stream, without time.
+class PathSink : public Sink {
+public:
+    PathSink(Submission& submission, std::size_t lane, const Stream& stream, const StreamSegments& analysis)
+        : Sink(submission, lane), stream_(stream), analysis_(analysis) {}
+
+    std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
+        const std::int32_t value = Sink::load_word(address, instruction);
+        loads.note(address, value, analysis_.load_shift[instruction]);
+        return value;
+    }
+    bool wait(int, std::int32_t, std::uint32_t) { return false; }  // segments have none
+    void signal(int, std::uint32_t) {}
+    void scalar(Opcode opcode, std::uint32_t instruction) {
+        if (analysis_.path[instruction].count) {  // a burst that comes here has no column
+            path.push_back(opcode == Opcode::Loop ? stream_.operations[instruction].operands[0].evaluate(registers->data()) : 0);
+        }
+    }
+    void command(const ChannelCommand& c) {
+        const PathOperands& operands = analysis_.path[c.instruction];
+        if (operands.count) {
+            path.push_back(c.count);
+        }
+        if (operands.bank) {
+            path.push_back(c.bank);
+        }
+        if (operands.row) {
+            path.push_back(row_number(c.row));
+        }
+    }
+    void pass(const PassCommand&) {}  // loading a program refuses these in a channel stream
+    void transfer(const TransferCommand&) {}
+
+    const Registers* registers = nullptr;
+    std::vector<std::int32_t> path, rows;
+    LoadedWords loads;
+
+private:
+    std::int32_t row_number(std::int32_t row) {
+        if (rows.empty() || row != last_row_) {
+            const auto [found, is_new] = numbers_.try_emplace(row, static_cast<std::int32_t>(rows.size()));
+            if (is_new) {
+                rows.push_back(row);
+            }
+            last_row_ = row;
+            last_number_ = found->second;
+        }
+        return last_number_;
+    }
+
+    const Stream& stream_;
+    const StreamSegments& analysis_;
+    std::unordered_map<std::int32_t, std::int32_t> numbers_;  // of rows
+    std::int32_t last_row_ = -1, last_number_ = -1;
+};
+
+// The vector unit or the link: one thing at a time.
+class SerialSink : public Sink {
+public:
+    SerialSink(Submission& submission, std::size_t lane, StreamTiming& timing)
+        : Sink(submission, lane), busy_(timing.busy), bytes_(timing.bytes) {}
+
+    std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
+        const std::int32_t value = Sink::load_word(address, instruction);
+        if (recorded_ != nullptr) {
+            recorded_loads_->note(address, value, (*load_shift_)[instruction]);
+        }
+        return value;
+    }
+    bool wait(int signal, std::int32_t value, std::uint32_t instruction) {
+        const std::int64_t cycle = release(signal, value);
+        if (cycle < 0) {
+            return false;
+        }
+        now_ = std::max(now_, cycle);
+        take(1, instruction);
+        return true;
+    }
+    void signal(int signal, std::uint32_t instruction) {
+        const std::int64_t effect = std::max(now_, landed_);
+        increment(signal, effect);
+        if (recorded_ != nullptr) {
+            recorded_->signals.emplace_back(signal, effect - recorded_from_);
+        }
+        take(1, instruction);
+    }
+    void scalar(Opcode, std::uint32_t instruction) { take(1, instruction); }
+    void command(const ChannelCommand&) {}  // loading a program refuses these here
+    void pass(const PassCommand& pass) { take(submission_.model.pass_cycles(*pass.form, pass.n), pass.instruction); }
+    void transfer(const TransferCommand& transfer) {
+        const Machine::Link& link = submission_.machine.link;
+        const double tck = submission_.machine.clock.tck_ns;
+        const double bytes = static_cast<double>(transfer.blocks) * static_cast<double>(transfer.bytes);
+        take(std::max<std::int64_t>(1, cycles_of(bytes / (link.lanes * link.gb_per_s_per_lane), tck)), transfer.instruction);
+        if (bytes > 0) {
+            bytes_[transfer.instruction] += transfer.blocks * transfer.bytes;
+            landed_ = std::max(landed_, now_ + cycles_of(link.latency_ns, tck));
+        }
+    }
+
+    std::int64_t end() const { return std::max(now_, landed_); }
+
+    // Vector streams, where nothing is under way between instructions: writes down what follows until stop().
+    void record(SerialRun& run, LoadedWords& loads, const std::vector<std::uint8_t>& load_shift) {
+        recorded_ = &run;
+        recorded_loads_ = &loads;
+        load_shift_ = &load_shift;
+        recorded_from_ = now_;
+    }
+    void stop() {
+        recorded_->cycles = now_ - recorded_from_;
+        recorded_ = nullptr;
+    }
+    void follow(const SerialRun& run) {
+        for (const auto& [instruction, cycles] : run.busy) {
+            busy_[instruction] += cycles;
+        }
+        for (const auto& [signal, effect] : run.signals) {
+            increment(signal, now_ + effect);
+        }
+        now_ += run.cycles;
+    }
+
+private:
+    void take(std::int64_t cycles, std::uint32_t instruction) {
+        busy_[instruction] += cycles;
+        now_ += cycles;
+        if (recorded_ != nullptr && recorded_->busy.size() <= longest_serial_run) {
+            recorded_->busy.emplace_back(instruction, cycles);
+        }
+    }
+
+    std::vector<std::int64_t>& busy_;
+    std::vector<std::int64_t>& bytes_;
+    std::int64_t now_ = 0, landed_ = 0;
+    SerialRun* recorded_ = nullptr;
+    LoadedWords* recorded_loads_ = nullptr;
+    const std::vector<std::uint8_t>* load_shift_ = nullptr;
+    std::int64_t recorded_from_ = 0;
+};
+
+}  // namespace wordline::timing_sinks
