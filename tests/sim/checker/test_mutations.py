@@ -22,6 +22,7 @@ NOT_ONLY_RULES = {
     "refresh in register mode",
     "refresh hidden under a wait",
     "refresh by the program",
+    "refresh late, by the program",
 }
 
 
