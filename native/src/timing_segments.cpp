@@ -71,39 +71,57 @@ bool is_shift_of(const Operation& op, std::uint8_t reg) {
     return op.opcode == Opcode::Shr && plain && !varies(op.operands[1]);
 }
 
-// By how much every reader of the word that the load at `position` gets shifts it right. The load is outside the loops of the range that ends at
-// `end`, after which the registers of `live` matter.
-std::uint8_t shift_of_load(const Stream& stream, std::uint32_t position, std::uint32_t end, std::uint32_t live) {
+// The LOOPs of first .. last - 1, `loop` being around them, whose bodies read a register outside further loops.
+void add_loops_reading(const Stream& stream, std::uint32_t loop, std::uint32_t first, std::uint32_t last, std::uint8_t reg,
+                       std::vector<std::uint32_t>& loops) {
+    for (const std::uint32_t at : outside_loops(stream, first, last)) {
+        const Operation& op = stream.operations[at];
+        if ((reads(stream, op) & bit(reg)) != 0) {
+            loops.push_back(loop);
+        }
+        if (op.opcode == Opcode::Loop) {
+            add_loops_reading(stream, at, at + 1, op.extra, reg, loops);
+        }
+    }
+}
+
+// By how much every reader of the word that the load at `position` gets shifts it right, but for readers within loops, which are put into `found`.
+// The load is outside the loops of the range that ends at `end`, after which the registers of `live` matter.
+std::uint8_t shift_of_load(const Stream& stream, std::uint32_t position, std::uint32_t end, std::uint32_t live, StreamSegments& found) {
     const std::uint8_t loaded = stream.operations[position].rd;
     std::uint8_t shift = all_bits;
-    for (std::uint32_t at = position + 1; at < end; at = after(stream, at)) {
+    std::vector<std::uint32_t> loops;
+    bool overwritten = false;
+    for (std::uint32_t at = position + 1; at < end && !overwritten; at = after(stream, at)) {
         const Operation& op = stream.operations[at];
-        if (op.opcode == Opcode::Loop) {
-            for (std::uint32_t inner = at; inner < op.extra; ++inner) {
-                if ((reads(stream, stream.operations[inner]) & bit(loaded)) != 0) {
-                    return 0;
-                }
-            }
-        } else if ((reads(stream, op) & bit(loaded)) != 0) {
+        if ((reads(stream, op) & bit(loaded)) != 0) {
             if (!is_shift_of(op, loaded)) {
                 return 0;
             }
             shift = std::min(shift, static_cast<std::uint8_t>(op.operands[1].imm & all_bits));
         }
-        if (op.opcode != Opcode::Loop && (writes(op) & bit(loaded)) != 0) {
-            return shift;
+        if (op.opcode == Opcode::Loop) {
+            add_loops_reading(stream, at, at + 1, op.extra, loaded, loops);
+        } else {
+            overwritten = (writes(op) & bit(loaded)) != 0;
         }
     }
-    return (live & bit(loaded)) != 0 ? 0 : shift;
+    if ((!overwritten && (live & bit(loaded)) != 0) || (!loops.empty() && stream.engine != Engine::channel)) {
+        return 0;  // only channels look ahead at what loops they enter
+    }
+    for (const std::uint32_t loop : loops) {
+        found.loads_used_in[loop].push_back(position);
+    }
+    return shift;
 }
 
-void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t live, std::vector<std::uint8_t>& shifts) {
+void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t live, StreamSegments& found) {
     for (const std::uint32_t at : outside_loops(stream, first, last)) {
         const Operation& op = stream.operations[at];
         if (op.opcode == Opcode::Lda || op.opcode == Opcode::Ldm) {
-            shifts[at] = shift_of_load(stream, at, last, live);
+            found.load_shift[at] = shift_of_load(stream, at, last, live, found);
         } else if (op.opcode == Opcode::Loop) {
-            find_shifts(stream, at + 1, op.extra, every_register, shifts);
+            find_shifts(stream, at + 1, op.extra, every_register, found);
         }
     }
 }
@@ -190,15 +208,16 @@ StreamSegments find_segments(const Stream& stream) {
         }
         if (independent) {
             segment.inputs = live_before(stream, first, last, live_after_last & segment.written);
-            find_shifts(stream, first, last, live_after_last, found.load_shift);
+            find_shifts(stream, first, last, live_after_last, found);
             found.segments.push_back(segment);
         }
     };
     for (const std::uint32_t at : outside_loops(stream, 0, end) | std::views::reverse) {
-        if (stream.operations[at].opcode == Opcode::Wait) {
+        const Opcode opcode = stream.operations[at].opcode;
+        if (opcode == Opcode::Wait || opcode == Opcode::Signal) {
             add(at + 1);
-            last = at;
-            live_after_last = live_before(stream, at, last + 1, live);
+            last = opcode == Opcode::Wait ? at : at + 1;
+            live_after_last = opcode == Opcode::Wait ? live_before(stream, at, at + 1, live) : live;
         }
         live = live_before(stream, at, after(stream, at), live);
     }

@@ -6,13 +6,14 @@
 
 #include <array>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "wordline/program.hpp"
 
 namespace wordline {
 
-// Instructions first .. last - 1, outside all loops: after a WAIT (or the start of the stream), up to the next one (or the end).
+// Instructions first .. last - 1, outside all loops: after a WAIT or SIGNAL (or the start of the stream), up to the next WAIT or with the next SIGNAL.
 struct Segment {
     std::uint32_t first = 0, last = 0;
     std::uint32_t inputs = 0;   // registers whose value at `first` matters for what the segment does or leaves, bit by number
@@ -30,8 +31,9 @@ struct PathOperands {
 struct StreamSegments {
     // Segments that neither store to controller memory nor wait inside loops, in order.
     std::vector<Segment> segments;
-    // By instruction. Loads of controller memory: of the value v only v >> shift matters.
+    // By instruction. Loads of controller memory: of the value v only v >> shift matters, unless one of some loops is entered.
     std::vector<std::uint8_t> load_shift;
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> loads_used_in;  // by LOOP: the loads of which then all bits matter
     std::vector<PathOperands> path;        // channel streams; LOOPs have a count
     std::uint32_t shapes = 0;
 };

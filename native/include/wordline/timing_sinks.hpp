@@ -163,13 +163,29 @@ public:
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
         loads.note(address, value, analysis_.load_shift[instruction]);
+        loaded_[instruction] = address;
         return value;
     }
     bool wait(int, std::int32_t, std::uint32_t) { return false; }  // segments have none
     void signal(int, std::uint32_t) {}
     void scalar(Opcode opcode, std::uint32_t instruction) {
-        if (analysis_.path[instruction].count) {  // a burst that comes here has no column
-            path.push_back(opcode == Opcode::Loop ? stream_.operations[instruction].operands[0].evaluate(registers->data()) : 0);
+        const bool varies = analysis_.path[instruction].count;
+        if (opcode != Opcode::Loop) {
+            if (varies) {
+                path.push_back(0);  // a burst that comes here has no column
+            }
+            return;
+        }
+        const std::int32_t count = stream_.operations[instruction].operands[0].evaluate(registers->data());
+        if (varies) {
+            path.push_back(count);
+        }
+        if (const auto used = analysis_.loads_used_in.find(instruction); count > 0 && used != analysis_.loads_used_in.end()) {
+            for (const std::uint32_t load : used->second) {
+                if (const auto loaded = loaded_.find(load); loaded != loaded_.end()) {
+                    loads.note(loaded->second, Sink::load_word(loaded->second, load), 0);
+                }
+            }
         }
     }
     void command(const ChannelCommand& c) {
@@ -206,6 +222,7 @@ private:
 
     const Stream& stream_;
     const StreamSegments& analysis_;
+    std::unordered_map<std::uint32_t, std::int64_t> loaded_;  // address of the last load of each instruction
     std::unordered_map<std::int32_t, std::int32_t> numbers_;  // of rows
     std::int32_t last_row_ = -1, last_number_ = -1;
 };
