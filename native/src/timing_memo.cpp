@@ -38,7 +38,8 @@ StreamMemo::StreamMemo(const Stream& stream)
 void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const Registers& registers, std::vector<std::int32_t>& inputs) const {
     inputs.assign({static_cast<std::int32_t>(argument_base), static_cast<std::int32_t>(argument_base >> 32)});
     for (std::uint32_t mask = segments()[index].inputs; mask != 0; mask &= mask - 1) {
-        inputs.push_back(registers[static_cast<std::size_t>(std::countr_zero(mask))]);
+        const auto number = static_cast<std::size_t>(std::countr_zero(mask));
+        inputs.push_back(registers[number] >> segments()[index].input_shift[number]);
     }
 }
 

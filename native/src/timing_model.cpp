@@ -97,7 +97,9 @@ private:
     void go_through(Sharing& sharing);
     const Course* find_course(Sharing& sharing) {
         sharing.memo.inputs_of(segment, argument_base, runner.registers(), sharing.inputs);
-        return sharing.memo.find_course(segment, lane, sharing.inputs, [this](std::int64_t address) { return sink.Sink::load_word(address, 0); });
+        return sharing.memo.find_course(segment, lane, sharing.inputs, [this](std::int64_t address) {
+            return address < 0 ? runner.registers()[static_cast<std::size_t>(-1 - address)] : sink.Sink::load_word(address, 0);
+        });
     }
 };
 
@@ -109,6 +111,7 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
     StreamRunner<PathSink> ahead(submission.machine, submission.program, at.runner.stream(), at.runner.channel(), at.argument_base, path,
                                  longest_path);
     path.registers = &ahead.registers();
+    path.inputs = at.runner.registers();
     ahead.skip(segment.first, at.runner.registers().data(), ~std::uint32_t{0});
     try {
         ahead.run(segment.last);
@@ -122,6 +125,7 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
     }
     Course course(sharing.inputs, path.loads.all(), path.rows, ahead.registers(), segment.written);
     course.path = sharing.memo.path_number(segment.shape, path.path);
+    course.reloads = std::move(path.reloads);
     return &sharing.memo.add_course(at.segment, sharing.inputs, std::move(course));
 }
 
@@ -176,6 +180,10 @@ void Runner<ChannelSink>::go_through(Sharing& sharing) {
         last_first = part.first;
         last_end = timing.now();
         runner.skip(part.last, course->end_registers(), part.written);
+        for (const Course::Reload& reload : course->reloads) {
+            const std::int32_t word = sink.Sink::load_word(reload.address, 0);
+            runner.skip(part.last, &word, std::uint32_t{1} << reload.reg);
+        }
         return;
     }
     timing.settle();
@@ -234,7 +242,7 @@ void Runner<SerialSink>::go_through(Sharing& sharing) {
     }
     SerialRun run;
     LoadedWords loads;
-    sink.record(run, loads, memo.analysis().load_shift);
+    sink.record(run, loads, memo.analysis());
     finished = runner.run(part.last) == RunStatus::finished;
     sink.stop();
     if (run.busy.size() > longest_serial_run) {

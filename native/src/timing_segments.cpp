@@ -1,6 +1,7 @@
 #include "wordline/timing_segments.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <ranges>
 
@@ -71,7 +72,7 @@ bool is_shift_of(const Operation& op, std::uint8_t reg) {
     return op.opcode == Opcode::Shr && plain && !varies(op.operands[1]);
 }
 
-// The LOOPs of first .. last - 1, `loop` being around them, whose bodies read a register outside further loops.
+// The LOOPs of first .. last - 1, and `loop` around them, whose bodies read a register outside further loops.
 void add_loops_reading(const Stream& stream, std::uint32_t loop, std::uint32_t first, std::uint32_t last, std::uint8_t reg,
                        std::vector<std::uint32_t>& loops) {
     for (const std::uint32_t at : outside_loops(stream, first, last)) {
@@ -85,43 +86,66 @@ void add_loops_reading(const Stream& stream, std::uint32_t loop, std::uint32_t f
     }
 }
 
-// By how much every reader of the word that the load at `position` gets shifts it right, but for readers within loops, which are put into `found`.
-// The load is outside the loops of the range that ends at `end`, after which the registers of `live` matter.
-std::uint8_t shift_of_load(const Stream& stream, std::uint32_t position, std::uint32_t end, std::uint32_t live, StreamSegments& found) {
-    const std::uint8_t loaded = stream.operations[position].rd;
-    std::uint8_t shift = all_bits;
-    std::vector<std::uint32_t> loops;
-    bool overwritten = false;
-    for (std::uint32_t at = position + 1; at < end && !overwritten; at = after(stream, at)) {
+// How the value matters that a register has before instruction `from`, outside the loops of the range up to `end`.
+struct Use {
+    std::uint8_t shift = all_bits;       // every reader shifts it right by at least that, but for readers within loops
+    std::vector<std::uint32_t> loops{};  // that have such readers
+    bool stays = true;                   // nothing in the range writes the register
+};
+
+Use use_of(const Stream& stream, std::uint8_t reg, std::uint32_t from, std::uint32_t end) {
+    Use use;
+    for (std::uint32_t at = from; at < end; at = after(stream, at)) {
         const Operation& op = stream.operations[at];
-        if ((reads(stream, op) & bit(loaded)) != 0) {
-            if (!is_shift_of(op, loaded)) {
-                return 0;
-            }
-            shift = std::min(shift, static_cast<std::uint8_t>(op.operands[1].imm & all_bits));
+        if ((reads(stream, op) & bit(reg)) != 0) {
+            use.shift = is_shift_of(op, reg) ? std::min(use.shift, static_cast<std::uint8_t>(op.operands[1].imm & all_bits)) : std::uint8_t{0};
         }
         if (op.opcode == Opcode::Loop) {
-            add_loops_reading(stream, at, at + 1, op.extra, loaded, loops);
-        } else {
-            overwritten = (writes(op) & bit(loaded)) != 0;
+            add_loops_reading(stream, at, at + 1, op.extra, reg, use.loops);
+            for (std::uint32_t inner = at; inner < op.extra; ++inner) {
+                if ((writes(stream.operations[inner]) & bit(reg)) != 0) {  // perhaps: what it is afterwards depends on all of it
+                    return {0, {}, false};
+                }
+            }
+        } else if ((writes(op) & bit(reg)) != 0) {
+            use.stays = false;
+            break;
         }
     }
-    if ((!overwritten && (live & bit(loaded)) != 0) || (!loops.empty() && stream.engine != Engine::channel)) {
-        return 0;  // only channels look ahead at what loops they enter
+    if (!use.loops.empty() && stream.engine != Engine::channel) {  // only channels look ahead at what loops they enter
+        use.shift = 0;
     }
-    for (const std::uint32_t loop : loops) {
-        found.loads_used_in[loop].push_back(position);
-    }
-    return shift;
+    return use;
 }
 
-void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, std::uint32_t live, StreamSegments& found) {
+void find_shifts(const Stream& stream, std::uint32_t first, std::uint32_t last, bool in_loop, std::uint32_t live, StreamSegments& found) {
     for (const std::uint32_t at : outside_loops(stream, first, last)) {
         const Operation& op = stream.operations[at];
         if (op.opcode == Opcode::Lda || op.opcode == Opcode::Ldm) {
-            found.load_shift[at] = shift_of_load(stream, at, last, live, found);
+            const Use use = use_of(stream, op.rd, at + 1, last);
+            const bool leaves = use.stays && (live & bit(op.rd)) != 0;
+            if (leaves && in_loop) {
+                continue;  // all of it may matter in the next round, or after the loop
+            }
+            found.load_shift[at] = use.shift;
+            found.load_leaves[at] = leaves;
+            for (const std::uint32_t loop : use.loops) {
+                found.loads_used_in[loop].push_back(at);
+            }
         } else if (op.opcode == Opcode::Loop) {
-            find_shifts(stream, at + 1, op.extra, every_register, found);
+            find_shifts(stream, at + 1, op.extra, true, every_register, found);
+        }
+    }
+}
+
+// The same for what registers hold when the segment begins.
+void find_input_shifts(const Stream& stream, Segment& segment, StreamSegments& found) {
+    for (std::uint32_t mask = segment.inputs; mask != 0; mask &= mask - 1) {
+        const auto reg = static_cast<std::uint8_t>(std::countr_zero(mask));
+        const Use use = use_of(stream, reg, segment.first, segment.last);
+        segment.input_shift[reg] = use.shift;
+        for (const std::uint32_t loop : use.loops) {
+            found.inputs_used_in[loop].push_back(reg);
         }
     }
 }
@@ -190,6 +214,7 @@ StreamSegments find_segments(const Stream& stream) {
     const auto end = static_cast<std::uint32_t>(stream.operations.size());
     StreamSegments found;
     found.load_shift.resize(end);
+    found.load_leaves.resize(end);
     for (const Operation& op : stream.operations) {
         const TimedOperands timed = timed_operands(op.opcode);
         const auto names = [&op](std::int8_t position) { return position != none && varies(op.operands[static_cast<std::size_t>(position)]); };
@@ -208,7 +233,8 @@ StreamSegments find_segments(const Stream& stream) {
         }
         if (independent) {
             segment.inputs = live_before(stream, first, last, live_after_last & segment.written);
-            find_shifts(stream, first, last, live_after_last, found);
+            find_shifts(stream, first, last, false, live_after_last, found);
+            find_input_shifts(stream, segment, found);
             found.segments.push_back(segment);
         }
     };

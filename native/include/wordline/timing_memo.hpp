@@ -21,7 +21,8 @@
 
 namespace wordline {
 
-// A word of controller memory that was read: the same for everything that matters if it is the same after the shift.
+// A word of controller memory that was read, or (address -1 - number) a register: the same for everything that matters if it is the same after the
+// shift.
 struct LoadedWord {
     std::int32_t address, shift, value;  // value: shifted already
 };
@@ -50,6 +51,13 @@ public:
     // `rows`: of channel streams, what the path's row numbers stand for. `written`: registers that the segment may have changed.
     Course(std::span<const std::int32_t> inputs, std::span<const LoadedWord> loads, std::span<const std::int32_t> rows, const Registers& registers,
            std::uint32_t written);
+
+    // A register that has a word of memory at the end, whatever it is.
+    struct Reload {
+        std::uint8_t reg;
+        std::int32_t address;
+    };
+    std::vector<Reload> reloads{};
 
     // Whether it goes like that for these inputs and what `load(address)` finds in controller memory.
     template <class Load>

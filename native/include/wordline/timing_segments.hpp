@@ -13,15 +13,16 @@
 
 namespace wordline {
 
+using Registers = std::array<std::int32_t, 32>;
+
 // Instructions first .. last - 1, outside all loops: after a WAIT or SIGNAL (or the start of the stream), up to the next WAIT or with the next SIGNAL.
 struct Segment {
     std::uint32_t first = 0, last = 0;
     std::uint32_t inputs = 0;   // registers whose value at `first` matters for what the segment does or leaves, bit by number
     std::uint32_t written = 0;  // registers that the segment may write
     std::uint32_t shape = 0;    // channel streams: the same for segments that take the same time on the same path
+    std::array<std::uint8_t, 32> input_shift{};  // of the value v of an input only v >> shift matters, unless one of some loops is entered
 };
-
-using Registers = std::array<std::int32_t, 32>;
 
 // Which operands of a channel instruction a path names: counts and banks that may differ from run to run, and every row.
 struct PathOperands {
@@ -33,7 +34,10 @@ struct StreamSegments {
     std::vector<Segment> segments;
     // By instruction. Loads of controller memory: of the value v only v >> shift matters, unless one of some loops is entered.
     std::vector<std::uint8_t> load_shift;
-    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> loads_used_in;  // by LOOP: the loads of which then all bits matter
+    std::vector<bool> load_leaves;  // the register keeps the word to the end of the segment and beyond
+    // By LOOP: the loads, and the inputs, of which all bits matter when it is entered.
+    std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> loads_used_in;
+    std::unordered_map<std::uint32_t, std::vector<std::uint8_t>> inputs_used_in;
     std::vector<PathOperands> path;        // channel streams; LOOPs have a count
     std::uint32_t shapes = 0;
 };

@@ -164,6 +164,9 @@ public:
         const std::int32_t value = Sink::load_word(address, instruction);
         loads.note(address, value, analysis_.load_shift[instruction]);
         loaded_[instruction] = address;
+        if (analysis_.load_leaves[instruction]) {
+            reloads.push_back({stream_.operations[instruction].rd, static_cast<std::int32_t>(address)});
+        }
         return value;
     }
     bool wait(int, std::int32_t, std::uint32_t) { return false; }  // segments have none
@@ -187,6 +190,11 @@ public:
                 }
             }
         }
+        if (const auto used = analysis_.inputs_used_in.find(instruction); count > 0 && used != analysis_.inputs_used_in.end()) {
+            for (const std::uint8_t input : used->second) {
+                loads.note(-1 - std::int64_t{input}, inputs[input], 0);
+            }
+        }
     }
     void command(const ChannelCommand& c) {
         const PathOperands& operands = analysis_.path[c.instruction];
@@ -204,6 +212,8 @@ public:
     void transfer(const TransferCommand&) {}
 
     const Registers* registers = nullptr;
+    Registers inputs{};  // registers at the start
+    std::vector<Course::Reload> reloads;
     std::vector<std::int32_t> path, rows;
     LoadedWords loads;
 
@@ -236,7 +246,7 @@ public:
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
         if (recorded_ != nullptr) {
-            recorded_loads_->note(address, value, (*load_shift_)[instruction]);
+            recorded_loads_->note(address, value, analysis_->load_leaves[instruction] ? std::uint8_t{0} : analysis_->load_shift[instruction]);
         }
         return value;
     }
@@ -274,10 +284,10 @@ public:
     std::int64_t end() const { return std::max(now_, landed_); }
 
     // Vector streams, where nothing is under way between instructions: writes down what follows until stop().
-    void record(SerialRun& run, LoadedWords& loads, const std::vector<std::uint8_t>& load_shift) {
+    void record(SerialRun& run, LoadedWords& loads, const StreamSegments& analysis) {
         recorded_ = &run;
         recorded_loads_ = &loads;
-        load_shift_ = &load_shift;
+        analysis_ = &analysis;
         recorded_from_ = now_;
     }
     void stop() {
@@ -308,7 +318,7 @@ private:
     std::int64_t now_ = 0, landed_ = 0;
     SerialRun* recorded_ = nullptr;
     LoadedWords* recorded_loads_ = nullptr;
-    const std::vector<std::uint8_t>* load_shift_ = nullptr;
+    const StreamSegments* analysis_ = nullptr;
     std::int64_t recorded_from_ = 0;
 };
 
