@@ -41,6 +41,9 @@ void StreamMemo::inputs_of(std::size_t index, std::int64_t argument_base, const 
         const auto number = static_cast<std::size_t>(std::countr_zero(mask));
         inputs.push_back(registers[number] >> segments()[index].input_shift[number]);
     }
+    if (segments()[index].by_channel) {
+        inputs.push_back(registers[channel_number_register]);
+    }
 }
 
 const Course& StreamMemo::add_course(std::size_t index, std::span<const std::int32_t> inputs, Course course) {

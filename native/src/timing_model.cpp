@@ -15,7 +15,6 @@ namespace {
 
 using namespace timing_sinks;
 
-constexpr std::uint8_t channel_number_register = 1;
 constexpr std::uint64_t longest_path = 1 << 18;  // instructions of a segment that is looked at ahead
 constexpr std::size_t most_path_rows = 1 << 14;  // different rows of such a segment
 

@@ -144,6 +144,7 @@ void find_input_shifts(const Stream& stream, Segment& segment, StreamSegments& f
         const auto reg = static_cast<std::uint8_t>(std::countr_zero(mask));
         const Use use = use_of(stream, reg, segment.first, segment.last);
         segment.input_shift[reg] = use.shift;
+        segment.by_channel |= !use.loops.empty();
         for (const std::uint32_t loop : use.loops) {
             found.inputs_used_in[loop].push_back(reg);
         }

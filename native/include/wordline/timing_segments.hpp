@@ -14,6 +14,7 @@
 namespace wordline {
 
 using Registers = std::array<std::int32_t, 32>;
+constexpr std::uint8_t channel_number_register = 1;
 
 // Instructions first .. last - 1, outside all loops: after a WAIT or SIGNAL (or the start of the stream), up to the next WAIT or with the next SIGNAL.
 struct Segment {
@@ -21,6 +22,7 @@ struct Segment {
     std::uint32_t inputs = 0;   // registers whose value at `first` matters for what the segment does or leaves, bit by number
     std::uint32_t written = 0;  // registers that the segment may write
     std::uint32_t shape = 0;    // channel streams: the same for segments that take the same time on the same path
+    bool by_channel = false;    // inputs may matter that are not known before: every channel keeps courses of its own
     std::array<std::uint8_t, 32> input_shift{};  // of the value v of an input only v >> shift matters, unless one of some loops is entered
 };
 
