@@ -7,6 +7,7 @@ namespace nb = nanobind;
 
 void bind_build_info(nb::module_& m);
 void bind_errors(nb::module_& m);
+void bind_explanation(nb::module_& m);
 void bind_functional(nb::module_& m);
 void bind_sim_device(nb::module_& m);
 void bind_timing(nb::module_& m);

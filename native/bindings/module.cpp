@@ -6,6 +6,7 @@ NB_MODULE(_native, m) {
     bind_errors(m);
     bind_build_info(m);
     bind_functional(m);
+    bind_explanation(m);
     bind_timing(m);
     bind_trace(m);
     bind_sim_device(m);

@@ -1,4 +1,6 @@
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -51,6 +53,13 @@ std::vector<std::int64_t> channel_list(const TimingResult& result, std::int64_t 
         values.push_back(channel.*member);
     }
     return values;
+}
+
+std::optional<std::shared_ptr<wordline::Explanation>> optional_explanation(const TimingResult& result) {
+    if (result.explanation == nullptr) {
+        return std::nullopt;
+    }
+    return std::const_pointer_cast<wordline::Explanation>(result.explanation);
 }
 
 nb::list trace_list(const TimingResult& result) {
@@ -173,6 +182,8 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro("open_cycles", [](const TimingResult& r) { return channel_list(r, &wordline::ChannelSummary::open_cycles); },
                      "Cycles of each channel with a row open in some bank.")
         .def_prop_ro("accesses", &access_list, "(cycle, channel, command or WAIT, count, bank, row) of every burst and wait, if asked for.")
+        .def_prop_ro("explanation", &optional_explanation,
+                     "What held every event and the critical path, or None if it was not asked for.")
         .def_prop_ro("trace", &trace_list, "(cycle, channel, command, bank, row, column) of every DRAM command, if it was asked for.");
 
     nb::class_<Model>(m, "TimingModel", "Cycle model of device programs (profile `corrected`).")
@@ -182,11 +193,12 @@ void bind_timing(nb::module_& m) {
         .def(
             "run",
             [](const Model& model, std::int64_t slot, std::int64_t argument_base, const Words& cmem, bool trace, bool step_bursts,
-               bool accesses, bool share_channels, bool instruction_commands, std::uint64_t instruction_limit) {
+               bool accesses, bool share_channels, bool instruction_commands, std::uint64_t instruction_limit, bool explain) {
                 return model.run(slot, argument_base, cmem,
-                                 {trace, step_bursts, accesses, share_channels, instruction_commands, instruction_limit});
+                                 {trace, step_bursts, accesses, share_channels, instruction_commands, instruction_limit, explain});
             },
             nb::arg("slot"), nb::arg("argument_base"), nb::arg("cmem"), nb::kw_only(), nb::arg("trace") = false,
             nb::arg("step_bursts") = false, nb::arg("accesses") = false, nb::arg("share_channels") = true, nb::arg("instruction_commands") = false, nb::arg("instruction_limit") = wordline::no_instruction_limit,
+            nb::arg("explain") = false,
             "Times one submission. `cmem`: int32 words of the controller's memory; words past its end are zero. Raises wordline.sim.fault.Fault.");
 }

@@ -1,7 +1,9 @@
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -23,7 +25,7 @@ nb::tuple convert(const TraceTiming& timing) {
         schedule.append(nb::make_tuple(e.cycle, e.channel, wordline::dram_command_names[static_cast<std::size_t>(e.command)], e.bank, e.row));
     }
     return nb::make_tuple(timing.cycles, timing.lines, timing.addressed, timing.simulated_channels, nb::tuple(commands), timing.open_cycles,
-                          timing.refresh_cycles, nb::tuple(schedule));
+                          timing.refresh_cycles, nb::tuple(schedule), std::const_pointer_cast<wordline::Explanation>(timing.explanation));
 }
 
 template <class Model>
@@ -33,13 +35,14 @@ void bind(nb::module_& m, const char* name, const char* doc) {
             "__init__", [](Model* model, const nb::dict& machine) { new (model) Model(machine_from_dict(machine)); }, nb::arg("machine"))
         .def(
             "run",
-            [](const Model& model, const nb::object& text, const std::string& name, std::int64_t record_limit, bool step_bursts) {
+            [](const Model& model, const nb::object& text, const std::string& name, std::int64_t record_limit, bool step_bursts, bool explain) {
                 const PythonBuffer buffer(text);
                 const std::string_view view(reinterpret_cast<const char*>(buffer.bytes().data()), buffer.bytes().size());
-                return convert(run_without_gil([&] { return model.run(view, name, {record_limit, step_bursts}); }));
+                return convert(run_without_gil([&] { return model.run(view, name, {record_limit, step_bursts, explain}); }));
             },
-            nb::arg("text"), nb::arg("name"), nb::kw_only(), nb::arg("record_limit") = 0, nb::arg("step_bursts") = false,
-            "(cycles, lines, mask of addressed channels, channels simulated, commands by DRAM_COMMANDS, cycles with open rows, cycles in refresh, schedule). Raises WordlineError.");
+            nb::arg("text"), nb::arg("name"), nb::kw_only(), nb::arg("record_limit") = 0, nb::arg("step_bursts") = false, nb::arg("explain") = false,
+            "(cycles, lines, mask of addressed channels, channels simulated, commands by DRAM_COMMANDS, cycles with open rows, cycles in refresh, "
+            "schedule, Explanation or None). Raises WordlineError.");
 }
 
 }  // namespace

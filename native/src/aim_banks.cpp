@@ -39,70 +39,153 @@ AimBanks::AimBanks(const Machine& machine)
     }
 }
 
-std::int64_t AimBanks::activated(std::int32_t bank) const { return std::max(last_.act[index(bank)], last_.act_all); }
-
-std::int64_t AimBanks::column_read_gap(std::int32_t bank) const {
-    const std::int64_t in_group = std::max(last_.column_read_group[index(group(bank))], last_.column_read_all);
-    return std::max(last_.read_any + t_->nCCDS, in_group + t_->nCCDL);
+template <class Raise>
+[[gnu::always_inline]] inline void AimBanks::column_read_gap(std::int32_t bank, Raise& raise) const {
+    raise(last_.read_any, t_->nCCDS, Rule::nCCDS);
+    raise(std::max(last_.column_read_group[index(group(bank))], last_.column_read_all), t_->nCCDL, Rule::nCCDL);
 }
 
-std::int64_t AimBanks::column_write_gap(std::int32_t bank) const {
-    const std::int64_t in_group = std::max(last_.column_write_group[index(group(bank))], last_.wra16);
-    return std::max({last_.write_any + t_->nCCDS, in_group + t_->nCCDL, last_.ewmul16 + t_->nCCDS});
+template <class Raise>
+[[gnu::always_inline]] inline void AimBanks::column_write_gap(std::int32_t bank, Raise& raise) const {
+    raise(last_.write_any, t_->nCCDS, Rule::nCCDS);
+    raise(std::max(last_.column_write_group[index(group(bank))], last_.wra16), t_->nCCDL, Rule::nCCDL);
+    raise(last_.ewmul16, t_->nCCDS, Rule::nCCDS);
 }
 
-std::int64_t AimBanks::ready(DramCommand command, std::int32_t bank) const {
-    const std::int64_t mode = last_.tmod + t_->nMODCH;
-    const std::int64_t all_reads = std::max(last_.read_any + t_->nCCDS, last_.column_read_any + t_->nCCDL);
+// Calls `raise` with the cycle of an earlier command, the interval from it and the rule, for every rule of `command` but the mode's.
+template <class Raise>
+[[gnu::always_inline]] inline void AimBanks::constrain(DramCommand command, std::int32_t bank, Raise&& raise) const {
+    const auto activated = [&] { return std::max(last_.act[index(bank)], last_.act_all); };
+    const auto precharged = [&] { return std::max(last_.pre[index(bank)], last_.pre_all); };
+    const auto all_reads = [&] {
+        raise(last_.read_any, t_->nCCDS, Rule::nCCDS);
+        raise(last_.column_read_any, t_->nCCDL, Rule::nCCDL);
+    };
+    if (command == DramCommand::tmod) {
+        return;
+    }
+    raise(last_.tmod, t_->nMODCH, Rule::nMODCH);
     switch (command) {
         case DramCommand::mac16:
-            return std::max({mode, last_.act_any + t_->nRCDRDMAC, all_reads});
+            raise(last_.act_any, t_->nRCDRDMAC, Rule::nRCDRDMAC);
+            all_reads();
+            break;
         case DramCommand::wrgb:
-            return std::max({mode, last_.write_any + t_->nCCDS, last_.rd + t_->nRD2WRGB, last_.read_register + t_->nRDMAC2WRGB});
+            raise(last_.write_any, t_->nCCDS, Rule::nCCDS);
+            raise(last_.rd, t_->nRD2WRGB, Rule::nRD2WRGB);
+            raise(last_.read_register, t_->nRDMAC2WRGB, Rule::nRDMAC2WRGB);
+            break;
         case DramCommand::wrmac16:
-            return std::max({mode, last_.write_any + t_->nCCDS, last_.ewmul16 + t_->nCCDS, last_.rd + t_->nRD2WRMAC,
-                             last_.read_register + t_->nRDMAC2WRMAC});
+            raise(last_.write_any, t_->nCCDS, Rule::nCCDS);
+            raise(last_.ewmul16, t_->nCCDS, Rule::nCCDS);
+            raise(last_.rd, t_->nRD2WRMAC, Rule::nRD2WRMAC);
+            raise(last_.read_register, t_->nRDMAC2WRMAC, Rule::nRDMAC2WRMAC);
+            break;
         case DramCommand::rdmac16:
         case DramCommand::rdaf16:
-            return std::max({mode, last_.read_any + t_->nCCDS, last_.wrmac16 + t_->nWRMAC2RDMAC, last_.wrgb + t_->nWRGB2RDMAC,
-                             last_.wr + t_->nWR2RDMAC, last_.wra16 + t_->nWRA2RD});
+            raise(last_.read_any, t_->nCCDS, Rule::nCCDS);
+            raise(last_.wrmac16, t_->nWRMAC2RDMAC, Rule::nWRMAC2RDMAC);
+            raise(last_.wrgb, t_->nWRGB2RDMAC, Rule::nWRGB2RDMAC);
+            raise(last_.wr, t_->nWR2RDMAC, Rule::nWR2RDMAC);
+            raise(last_.wra16, t_->nWRA2RD, Rule::nWRA2RD);
+            break;
         case DramCommand::af16:
-            return std::max(mode, last_.act_any + t_->nRCDRDAF);
+            raise(last_.act_any, t_->nRCDRDAF, Rule::nRCDRDAF);
+            break;
         case DramCommand::ewmul16:
-            return std::max({mode, last_.act_any + t_->nRCDEWMUL, all_reads, last_.not_buffer_write + t_->nCCDS});
+            raise(last_.act_any, t_->nRCDEWMUL, Rule::nRCDEWMUL);
+            all_reads();
+            raise(last_.not_buffer_write, t_->nCCDS, Rule::nCCDS);
+            break;
         case DramCommand::mac:
-            return std::max({mode, activated(bank) + t_->nRCDRDMAC, column_read_gap(bank)});
+            raise(activated(), t_->nRCDRDMAC, Rule::nRCDRDMAC);
+            column_read_gap(bank, raise);
+            break;
         case DramCommand::rdcp:
-            return std::max({mode, activated(bank) + t_->nRCDRDCP, column_read_gap(bank)});
+            raise(activated(), t_->nRCDRDCP, Rule::nRCDRDCP);
+            column_read_gap(bank, raise);
+            break;
         case DramCommand::rd:
-            return std::max({mode, activated(bank) + t_->nRCDRD, column_read_gap(bank), last_.wr + t_->nWR2RDS,
-                             last_.wr_group[index(group(bank))] + t_->nWR2RDL, last_.wra16 + t_->nWRA2RD, last_.wrmac16 + t_->nWRMAC2RDMAC,
-                             last_.wrgb + t_->nWRGB2RDMAC});
+            raise(activated(), t_->nRCDRD, Rule::nRCDRD);
+            column_read_gap(bank, raise);
+            raise(last_.wr, t_->nWR2RDS, Rule::nWR2RDS);
+            raise(last_.wr_group[index(group(bank))], t_->nWR2RDL, Rule::nWR2RDL);
+            raise(last_.wra16, t_->nWRA2RD, Rule::nWRA2RD);
+            raise(last_.wrmac16, t_->nWRMAC2RDMAC, Rule::nWRMAC2RDMAC);
+            raise(last_.wrgb, t_->nWRGB2RDMAC, Rule::nWRGB2RDMAC);
+            break;
         case DramCommand::wr:
-            return std::max({mode, activated(bank) + t_->nRCDWR, column_write_gap(bank), last_.rd + t_->nRD2WR});
+            raise(activated(), t_->nRCDWR, Rule::nRCDWR);
+            column_write_gap(bank, raise);
+            raise(last_.rd, t_->nRD2WR, Rule::nRD2WR);
+            break;
         case DramCommand::wrcp:
-            return std::max({mode, activated(bank) + t_->nRCDWRCP, column_write_gap(bank)});
+            raise(activated(), t_->nRCDWRCP, Rule::nRCDWRCP);
+            column_write_gap(bank, raise);
+            break;
         case DramCommand::wra16:
-            return std::max({mode, last_.act_any + t_->nRCDWR, last_.write_any + t_->nCCDS, last_.column_write_any + t_->nCCDL,
-                             last_.wra16 + t_->nCCDL, last_.ewmul16 + t_->nCCDS, last_.rd + t_->nRD2WR});
+            raise(last_.act_any, t_->nRCDWR, Rule::nRCDWR);
+            raise(last_.write_any, t_->nCCDS, Rule::nCCDS);
+            raise(last_.column_write_any, t_->nCCDL, Rule::nCCDL);
+            raise(last_.wra16, t_->nCCDL, Rule::nCCDL);
+            raise(last_.ewmul16, t_->nCCDS, Rule::nCCDS);
+            raise(last_.rd, t_->nRD2WR, Rule::nRD2WR);
+            break;
         case DramCommand::act:
-            return std::max({mode, activated(bank) + t_->nRC, last_.act_group[index(group(bank))] + nRRDL_, last_.act_single + nRRDS_,
-                             std::max(last_.pre[index(bank)], last_.pre_all) + t_->nRP, last_.wra16 + t_->nWRA2ACT, last_.refab + t_->nRFC});
+            raise(activated(), t_->nRC, Rule::nRC);
+            raise(last_.act_group[index(group(bank))], nRRDL_, Rule::aim_nRRDL);
+            raise(last_.act_single, nRRDS_, Rule::aim_nRRDS);
+            raise(precharged(), t_->nRP, Rule::nRP);
+            raise(last_.wra16, t_->nWRA2ACT, Rule::nWRA2ACT);
+            raise(last_.refab, t_->nRFC, Rule::nRFC);
+            break;
         case DramCommand::act16:
-            return std::max({mode, last_.act_any + t_->nRC, last_.pre_any + t_->nRP, last_.wra16 + t_->nWRA2ACT, last_.refab + t_->nRFC});
+            raise(last_.act_any, t_->nRC, Rule::nRC);
+            raise(last_.pre_any, t_->nRP, Rule::nRP);
+            raise(last_.wra16, t_->nWRA2ACT, Rule::nWRA2ACT);
+            raise(last_.refab, t_->nRFC, Rule::nRFC);
+            break;
         case DramCommand::pre:
-            return std::max({mode, activated(bank) + t_->nRAS, std::max(last_.pre[index(bank)], last_.pre_all) + t_->nRP,
-                             std::max(last_.row_read[index(bank)], last_.row_read_all) + t_->nRTP, last_.column_write[index(bank)] + t_->nWR2PRE,
-                             last_.ewmul16 + t_->nEWMUL2PRE});
+            raise(activated(), t_->nRAS, Rule::nRAS);
+            raise(precharged(), t_->nRP, Rule::nRP);
+            raise(std::max(last_.row_read[index(bank)], last_.row_read_all), t_->nRTP, Rule::nRTP);
+            raise(last_.column_write[index(bank)], t_->nWR2PRE, Rule::nWR2PRE);
+            raise(last_.ewmul16, t_->nEWMUL2PRE, Rule::nEWMUL2PRE);
+            break;
         case DramCommand::prea:
-            return std::max({mode, last_.act_any + t_->nRAS, last_.pre_any + t_->nRP, last_.row_read_any + t_->nRTP,
-                             last_.column_write_any + t_->nWR2PRE, last_.ewmul16 + t_->nEWMUL2PRE});
+            raise(last_.act_any, t_->nRAS, Rule::nRAS);
+            raise(last_.pre_any, t_->nRP, Rule::nRP);
+            raise(last_.row_read_any, t_->nRTP, Rule::nRTP);
+            raise(last_.column_write_any, t_->nWR2PRE, Rule::nWR2PRE);
+            raise(last_.ewmul16, t_->nEWMUL2PRE, Rule::nEWMUL2PRE);
+            break;
         case DramCommand::refab:
-            return std::max({mode, last_.pre_any + t_->nRP, last_.act_any + t_->nRC});
+            raise(last_.pre_any, t_->nRP, Rule::nRP);
+            raise(last_.act_any, t_->nRC, Rule::nRC);
+            break;
         case DramCommand::tmod:
             break;
     }
-    return long_ago;
+}
+
+std::int64_t AimBanks::ready(DramCommand command, std::int32_t bank) const {
+    std::int64_t at = long_ago;
+    constrain(command, bank, [&at](std::int64_t earlier, std::int32_t interval, Rule) { at = std::max(at, earlier + interval); });
+    return at;
+}
+
+Binding AimBanks::binding(DramCommand command, std::int32_t bank) const {
+    Binding found;
+    constrain(command, bank, [&found](std::int64_t earlier, std::int32_t interval, Rule rule) { found.raise(earlier, interval, rule); });
+    return found;
+}
+
+Rule AimBanks::pitch_rule(DramCommand command) const {
+    const std::int32_t cycles = pitch(command);
+    if (command == DramCommand::af16 || (cycles != t_->nCCDS && cycles != t_->nCCDL)) {
+        return Rule::issue;
+    }
+    return cycles == t_->nCCDS ? Rule::nCCDS : Rule::nCCDL;
 }
 
 DramCommand AimBanks::next(DramCommand command, std::int32_t bank, std::int32_t row) const {

@@ -15,7 +15,7 @@ bool reads_register(DramCommand command) { return command == DramCommand::rdmac1
 
 }  // namespace
 
-AimChannel::AimChannel(const Machine& machine, int number, const TraceOptions& options, const std::string& trace_name)
+AimChannel::AimChannel(const Machine& machine, int number, const TraceOptions& options, const std::string& trace_name, AimLog* log)
     : t_(machine.timing),
       rules_(machine.aim_simulator),
       banks_(machine),
@@ -23,6 +23,7 @@ AimChannel::AimChannel(const Machine& machine, int number, const TraceOptions& o
       step_bursts_(options.step_bursts),
       record_limit_(options.record_limit),
       number_(number),
+      log_(log),
       refresh_at_(machine.aim_simulator.refresh ? std::int64_t{machine.timing.nREFI} - 1 : never) {}
 
 // --- what the host sees --------------------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ bool AimChannel::take_waiting() {
         return false;
     }
     if (w.command == DramCommand::rd && !write_.empty() && rules_.read_forwarding) {
-        push_read(now_ + 1);
+        answer_read(w.line);
         has_waiting_ = false;
         return true;
     }
@@ -78,12 +79,21 @@ std::int64_t AimChannel::callback() {
         const std::int64_t done = std::max({barrier_issued_ + 1, last_read_done_ + 1, writes_done_ + 1});
         run(done, Until::limit);
         if (writes_done_ < done) {
+            if (log_ != nullptr) {
+                log_->barrier_calls_back(done, last_read_done_, writes_done_);
+            }
             barrier_issued_ = -1;
             called_back_ = last_read_done_ = done;
-            for (const std::int64_t due : reads_behind_barrier_) {
-                push_read(due);
+            for (std::size_t i = 0; i < reads_behind_barrier_.size(); ++i) {
+                if (log_ != nullptr) {
+                    log_->read_put_off(i, reads_behind_barrier_[i], last_read_done_);
+                }
+                last_read_done_ = std::max(reads_behind_barrier_[i], last_read_done_ + 1);
             }
             reads_behind_barrier_.clear();
+            if (log_ != nullptr) {
+                log_->forget_put_off();
+            }
         }
     }
     return called_back_;
@@ -172,11 +182,11 @@ void AimChannel::serve_stream(std::int64_t bound, Until until) {
         return;
     }
     now_ = first;
-    if (issue_switch(step, head.line)) {
+    if (issue_switch(step, head.bank, head.line)) {
         return;
     }
     if (step != head.command) {
-        record(step, head.bank, head.row, first, 1, 1);
+        record(step, head.bank, head.row, first, 1, 1, head.line);
         fruitless(head.line);
         ++now_;
         return;
@@ -194,7 +204,7 @@ void AimChannel::serve_stream(std::int64_t bound, Until until) {
         }
     }
     const std::int64_t last = first + (count - 1) * pitch;
-    record(step, head.bank, head.row, first, count, pitch);
+    record(step, head.bank, head.row, first, count, pitch, head.line);
     take_head(count);
     under_way(step, last);
     served();
@@ -236,8 +246,8 @@ void AimChannel::look_around(std::int64_t limit) {
         if (step == DramCommand::pre && waits_on(head.bank)) {
             return sleep(limit, wake, true);
         }
-        if (!issue_switch(step, head.line)) {
-            record(step, head.bank, head.row, now_, 1, 1);
+        if (!issue_switch(step, head.bank, head.line)) {
+            record(step, head.bank, head.row, now_, 1, 1, head.line);
             if (step == head.command) {
                 take_head(1);
                 under_way(step, now_);
@@ -306,10 +316,10 @@ void AimChannel::choose_mode() {
 
 void AimChannel::serve(Queue& queue, const Choice& choice) {
     const Ordinary request = queue[choice.index];
-    if (issue_switch(choice.step, request.line)) {
+    if (issue_switch(choice.step, request.bank, request.line)) {
         return;
     }
-    record(choice.step, request.bank, request.row, now_, 1, 1);
+    record(choice.step, request.bank, request.row, now_, 1, 1, request.line);
     const auto place = queue.begin() + static_cast<std::ptrdiff_t>(choice.index);
     if (choice.step == request.command) {
         queue.erase(place);
@@ -330,22 +340,29 @@ void AimChannel::serve(Queue& queue, const Choice& choice) {
 
 // A refresh counts as a request of normal mode.
 void AimChannel::issue_refresh(DramCommand step) {
+    const DramCommand wanted = step;
     if (register_mode_) {
         step = DramCommand::tmod;
         register_mode_ = false;
     }
-    record(step, -1, -1, now_, 1, 1);
+    if (log_ != nullptr) {
+        log_->refresh(step, now_, banks_.binding(wanted, -1));
+    }
+    record_issue(step, -1, -1, now_, 1, 1);
     refreshes_wanted_ -= step == DramCommand::refab ? 1 : 0;
     ++now_;
 }
 
 // Issues TMOD in cycle now_ in place of `step` if that needs the other mode.
-bool AimChannel::issue_switch(DramCommand step, std::uint32_t line) {
+bool AimChannel::issue_switch(DramCommand step, std::int32_t bank, std::uint32_t line) {
     if (register_mode_ == needs_register_mode(step)) [[likely]] {
         return false;
     }
     register_mode_ = !register_mode_;
-    record(DramCommand::tmod, -1, -1, now_, 1, 1);
+    if (log_ != nullptr) {
+        explain(DramCommand::tmod, -1, -1, now_, 1, 1, line, banks_.binding(step, bank));
+    }
+    record_issue(DramCommand::tmod, -1, -1, now_, 1, 1);
     fruitless(line);
     ++now_;
     return true;
@@ -375,6 +392,9 @@ void AimChannel::take_head(std::int64_t count) {
 // SYNC and EOC are no DRAM commands: nothing of the banks holds them.
 void AimChannel::issue_barrier() {
     barrier_issued_ = now_;
+    if (log_ != nullptr) {
+        log_->barrier(now_, aim_[aim_head_].line);
+    }
     take_head(1);
     served();
     ++now_;
@@ -383,43 +403,95 @@ void AimChannel::issue_barrier() {
 void AimChannel::under_way(DramCommand command, std::int64_t cycle) {
     switch (command) {
         case DramCommand::rd:
-            push_read(cycle + t_.nRD_latency);
+            push_read(cycle + t_.nRD_latency, Rule::nRD_latency);
             break;
         case DramCommand::rdmac16:
         case DramCommand::rdaf16:
-            push_read(cycle + t_.nRDMAC_latency);
+            push_read(cycle + t_.nRDMAC_latency, Rule::nRDMAC_latency);
             break;
         case DramCommand::wr:
-            writes_done_ = std::max(writes_done_, cycle + t_.nWR_latency);
+            push_write(cycle + t_.nWR_latency, Rule::nWR_latency);
             break;
         case DramCommand::wra16:
-            writes_done_ = std::max(writes_done_, cycle + t_.nWRA_latency);
+            push_write(cycle + t_.nWRA_latency, Rule::nWRA_latency);
             break;
         case DramCommand::wrgb:
-            writes_done_ = std::max(writes_done_, cycle + t_.nWRGB_latency);
+            push_write(cycle + t_.nWRGB_latency, Rule::nWRGB_latency);
             break;
         case DramCommand::wrmac16:
-            writes_done_ = std::max(writes_done_, cycle + t_.nWRMAC_latency);
+            push_write(cycle + t_.nWRMAC_latency, Rule::nWRMAC_latency);
             break;
         default:
-            writes_done_ = std::max(writes_done_, cycle + 1);
+            push_write(cycle + 1, Rule::completion);
             break;
     }
     if (rules_.blocking_reads && reads_register(command)) {
         called_back_ = last_read_done_;
+        if (log_ != nullptr) {
+            log_->read_calls_back();
+        }
     }
+}
+
+void AimChannel::push_write(std::int64_t done, Rule rule) {
+    if (log_ != nullptr) {
+        log_->write(done, rule);
+    }
+    writes_done_ = std::max(writes_done_, done);
 }
 
 // Reads complete in order, one a cycle.
-void AimChannel::push_read(std::int64_t due) {
+void AimChannel::push_read(std::int64_t due, Rule rule) {
     if (barrier_issued_ >= 0) {
         reads_behind_barrier_.push_back(due);
-    } else {
-        last_read_done_ = std::max(due, last_read_done_ + 1);
+        if (log_ != nullptr) {
+            log_->put_off(rule);
+        }
+        return;
     }
+    if (log_ != nullptr) {
+        log_->read(due, rule, last_read_done_);
+    }
+    last_read_done_ = std::max(due, last_read_done_ + 1);
 }
 
-void AimChannel::record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch) {
+// The same of a read that is answered from a write in cycle now_.
+void AimChannel::answer_read(std::uint32_t line) {
+    if (barrier_issued_ >= 0) {
+        reads_behind_barrier_.push_back(now_ + 1);
+        if (log_ != nullptr) {
+            log_->put_off_forwarded(line);
+        }
+        return;
+    }
+    if (log_ != nullptr) {
+        log_->forwarded_read(now_ + 1, line, last_read_done_);
+    }
+    last_read_done_ = std::max(now_ + 1, last_read_done_ + 1);
+}
+
+void AimChannel::record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch,
+                        std::uint32_t line) {
+    if (log_ != nullptr) [[unlikely]] {
+        explain(command, bank, row, first, count, pitch, line, banks_.binding(command, bank));
+    }
+    record_issue(command, bank, row, first, count, pitch);
+}
+
+// Before the command issues: `held` is what held it.
+void AimChannel::explain(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch,
+                         std::uint32_t line, const Binding& held) {
+    Event event{EventKind::command, command, first};
+    event.count = count;
+    event.bank = bank;
+    event.row = row;
+    event.instruction = line;
+    event.pitch = count > 1 ? banks_.pitch_rule(command) : Rule::issue;
+    log_->command(event, held, pitch);
+}
+
+void AimChannel::record_issue(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count,
+                              std::int64_t pitch) {
     commands_[static_cast<std::size_t>(command)] += count;
     const bool were_open = banks_.any_open();
     banks_.issue(command, bank, row, first + (count - 1) * pitch);

@@ -97,11 +97,25 @@ private:
 // Decodes one line a cycle and hands it to the channels.
 class Host {
 public:
-    Host(const Machine& machine, const Trace& trace, std::span<const std::uint32_t> parts, const TraceOptions& options, const std::string& name)
-        : trace_(trace), parts_(parts), name_(name), blocks_(trace, machine.aim_simulator), steady_(options.record_limit == 0 && !options.step_bursts) {
+    // `recording` may be null.
+    Host(const Machine& machine, const Trace& trace, std::span<const std::uint32_t> parts, const TraceOptions& options, const std::string& name,
+         Recording* recording)
+        : trace_(trace),
+          parts_(parts),
+          name_(name),
+          blocks_(trace, machine.aim_simulator),
+          steady_(options.record_limit == 0 && !options.step_bursts && recording == nullptr),
+          recording_(recording) {
         channels_.reserve(parts.size());
+        logs_.reserve(parts.size());
+        if (recording_ != nullptr) {
+            recording_->add_lane(LaneKind::host, -1, 0);
+        }
         for (const std::uint32_t part : parts) {
-            channels_.emplace_back(machine, std::countr_zero(part), options, name);
+            if (recording_ != nullptr) {
+                logs_.emplace_back(*recording_, part);
+            }
+            channels_.emplace_back(machine, std::countr_zero(part), options, name, recording_ != nullptr ? &logs_.back() : nullptr);
         }
     }
 
@@ -118,12 +132,35 @@ public:
 
     std::int64_t cycle() const { return cycle_; }  // of the next decoding
     const std::vector<AimChannel>& channels() const { return channels_; }
+    // The end of the trace, recorded.
+    EventRef end() { return record(EventKind::end, trace_.back().line); }
 
 private:
+    EventRef record(EventKind kind, std::uint32_t line) {
+        Event event{kind, DramCommand::act, cycle_, cycle_};
+        event.instruction = line;
+        event.from = held_by_;
+        event.rule = held_rule_;
+        return recording_->add(AimLog::host, event);
+    }
+
+    // The next line is decoded in cycle `cycle` at the earliest, on account of an event.
+    void hold(std::int64_t cycle, EventRef event, Rule rule) {
+        if (cycle > cycle_) {
+            held_by_ = event;
+            held_rule_ = rule;
+        }
+        cycle_ = std::max(cycle_, cycle);
+    }
+
     // Decodes lines first..end; returns end.
     std::size_t decode(std::size_t first, std::size_t end) {
         for (std::size_t i = first; i < end; ++i) {
             const TraceInstruction& line = trace_[i];
+            if (recording_ != nullptr) {
+                held_by_ = record(EventKind::decode, line.line);
+                held_rule_ = Rule::decode;
+            }
             const std::int64_t decoded = cycle_++;
             if (line.op == TraceOp::host) {
                 continue;
@@ -134,12 +171,15 @@ private:
                     continue;
                 }
                 AimChannel& channel = channels_[part];
+                const AimLog* const log = recording_ != nullptr ? &logs_[part] : nullptr;
                 channel.advance(decoded);
                 if (!channel.offer(line)) {
-                    cycle_ = std::max(cycle_, channel.settle() + 1);
+                    const std::int64_t settled = channel.settle();
+                    hold(settled + 1, log != nullptr ? log->last() : EventRef{}, Rule::queue);
                 }
                 if (wait) {
-                    cycle_ = std::max(cycle_, channel.callback() + 1);
+                    const std::int64_t called_back = channel.callback();
+                    hold(called_back + 1, log != nullptr ? log->called_back() : EventRef{}, Rule::call_back);
                 }
             }
             check_trace_cycle(cycle_, name_, line.line);
@@ -204,6 +244,10 @@ private:
     const std::string& name_;
     Blocks blocks_;
     const bool steady_;
+    Recording* const recording_;
+    EventRef held_by_{};                // what holds the decoding of the next line, and by which rule
+    Rule held_rule_ = Rule::decode;
+    std::vector<AimLog> logs_;          // one for each part, if there is a recording
     std::vector<AimChannel> channels_;  // one for each part
     std::vector<AimChannel::Snapshot> before_;
     std::int64_t cycle_ = 0;
@@ -222,10 +266,15 @@ TraceTiming AimSimulator::run(std::string_view text, const std::string& name, co
     const Trace trace = parse_trace(
         text, name, {n_channels, machine_.organisation.banks, machine_.aim_simulator.lut_row, machine_.aim_simulator.reversed_mask});
     const std::vector<std::uint32_t> parts = alike_channels(trace, n_channels);
-    Host host(machine_, trace, parts, options, name);
-    host.run();
-
     TraceTiming result;
+    const auto explanation = options.explain ? std::make_shared<Explanation>() : nullptr;
+    Host host(machine_, trace, parts, options, name, options.explain ? &explanation->recording : nullptr);
+    host.run();
+    if (options.explain) {
+        explanation->path = explanation->recording.path(host.end(), 0);
+        result.explanation = explanation;
+    }
+
     result.cycles = host.cycle();  // the trace ends with EOC, which every channel calls back
     result.lines = std::ssize(trace);
     for (const TraceInstruction& line : trace) {

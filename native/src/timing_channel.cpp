@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "wordline/channel_log.hpp"
 #include "wordline/channel_timing.hpp"
 
 namespace wordline {
@@ -49,6 +50,9 @@ void ChannelTiming::slot(std::uint32_t instruction) {
 }
 
 void ChannelTiming::no_operation() {
+    if (log_ != nullptr) [[unlikely]] {
+        log_->slot(now_, instruction_);
+    }
     charge(Cause::issue, 1);
     ++now_;
 }
@@ -209,6 +213,9 @@ bool ChannelTiming::try_issue(DramCommand command, std::int32_t bank, std::int32
         refresh();
         return false;
     }
+    if (log_ != nullptr) [[unlikely]] {
+        explain(command, bank, row, -1, at, 1, 1, false);
+    }
     charge(r.cause, at - now_);
     charge(own, 1);
     now_ = at + 1;
@@ -243,6 +250,9 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
         const std::int64_t count = alone ? 1 : std::min(remaining, until_due);
         const std::int64_t last = first + (count - 1) * pitch;
         keep_before_refresh(last);
+        if (log_ != nullptr) [[unlikely]] {
+            explain(command, bank, row, column, first, count, pitch, false);
+        }
         if (registers) {
             enter_visit(own);
         }
@@ -263,6 +273,9 @@ void ChannelTiming::burst(DramCommand command, const ChannelCommand& c) {
             landed_ = landing;
             landing_cause_ = own;
             landing_instruction_ = instruction_;
+            if (log_ != nullptr) [[unlikely]] {
+                log_->land(latency, command == DramCommand::rd ? Rule::nRD_latency : Rule::nRDMAC_latency, landing_cycles_);
+            }
         }
     }
 }
@@ -381,6 +394,9 @@ void ChannelTiming::refresh() {
 
 void ChannelTiming::refresh_step(DramCommand command) {
     const std::int64_t at = std::max(due_, ready(command, -1, Cause::refresh).at);
+    if (log_ != nullptr) [[unlikely]] {
+        explain(command, -1, -1, -1, at, 1, 1, true);
+    }
     if (at >= now_) {
         charge(Cause::refresh, at + 1 - now_);
         now_ = at + 1;
@@ -400,6 +416,9 @@ ChannelSummary ChannelTiming::finish() {
         instruction_ = end == landed_ ? landing_instruction_ : instruction_;
         charge(end == landed_ ? landing_cause_ : Cause::refresh, end - now_);
     }
+    if (log_ != nullptr) {
+        log_->end(end, refreshed, last_.refab);
+    }
     ChannelSummary summary;
     summary.end = end;
     if (refresh_rules_.enabled) {
@@ -413,6 +432,23 @@ ChannelSummary ChannelTiming::finish() {
     summary.rows_open = open_banks_ > 0;
     summary.open_cycles = open_cycles_ + (summary.rows_open ? end : 0);
     return summary;
+}
+
+// What issues next, before it changes anything.
+void ChannelTiming::explain(DramCommand command, std::int32_t bank, std::int32_t row, std::int32_t column, std::int64_t first,
+                            std::int64_t count, std::int64_t pitch, bool refresh) const {
+    Event event{EventKind::command, command, first};
+    event.count = count;
+    event.bank = covers_all_banks(command) ? -1 : bank;
+    event.row = row;
+    event.column = column;
+    event.instruction = instruction_;
+    event.refresh = refresh;
+    if (count > 1 && command != DramCommand::af16) {
+        const bool columns = !needs_register_mode(command);
+        event.pitch = pitch == t_.nCCDS ? Rule::nCCDS : columns && pitch == t_.nCCDL ? Rule::nCCDL : Rule::issue;
+    }
+    log_->command(event, pitch, binding(command, bank), now_);
 }
 
 // --- state -------------------------------------------------------------------------------------------------------------------------

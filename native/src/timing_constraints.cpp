@@ -3,6 +3,7 @@
 #include <string>
 
 #include "wordline/channel_timing.hpp"
+#include "wordline/critical_path.hpp"
 #include "wordline/error.hpp"
 
 namespace wordline {
@@ -47,61 +48,161 @@ std::int64_t ChannelTiming::horizon(const Machine::Timing& t) {
                                      t.nWRA2ACT, t.nMAC2TMOD, t.nCMD2TMOD})};
 }
 
-void ChannelTiming::raise_activation(Ready& r, std::int32_t bank, std::int32_t interval) const {
-    r.raise(std::max(last_.act[bank], last_.act16) + interval, activation_cause_);
+template <class R>
+[[gnu::always_inline]] inline void ChannelTiming::raise_activation(R& r, std::int32_t bank, std::int32_t interval, Rule rule) const {
+    r.raise(std::max(last_.act[bank], last_.act16), interval, rule, activation_cause_);
 }
 
-void ChannelTiming::raise_read_gap(Ready& r, DramCommand command, std::int32_t bank, Cause own) const {
-    r.raise(last_.read_any + t_.nCCDS, own);
+template <class R>
+[[gnu::always_inline]] inline void ChannelTiming::raise_read_gap(R& r, DramCommand command, std::int32_t bank, Cause own) const {
+    r.raise(last_.read_any, t_.nCCDS, Rule::nCCDS, own);
     if (command == DramCommand::mac16 || command == DramCommand::ewmul16) {
-        r.raise(last_.column_read_any + t_.nCCDL, own);
+        r.raise(last_.column_read_any, t_.nCCDL, Rule::nCCDL, own);
     } else if (!reads_registers(command)) {
-        r.raise(std::max(last_.column_read_group[group(bank)], last_.column_read_all) + t_.nCCDL, own);
+        r.raise(std::max(last_.column_read_group[group(bank)], last_.column_read_all), t_.nCCDL, Rule::nCCDL, own);
     }
 }
 
-void ChannelTiming::raise_write_gap(Ready& r, std::int32_t bank, Cause own) const {
-    r.raise(last_.write_any + t_.nCCDS, own);
+template <class R>
+[[gnu::always_inline]] inline void ChannelTiming::raise_write_gap(R& r, std::int32_t bank, Cause own) const {
+    r.raise(last_.write_any, t_.nCCDS, Rule::nCCDS, own);
     if (bank >= 0) {
-        r.raise(std::max(last_.column_write_group[group(bank)], last_.wra16) + t_.nCCDL, own);
+        r.raise(std::max(last_.column_write_group[group(bank)], last_.wra16), t_.nCCDL, Rule::nCCDL, own);
     }
 }
 
-void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t bank, Cause own) const {
+template <class R>
+[[gnu::always_inline]] inline void ChannelTiming::raise_row_rules(R& r, DramCommand command, std::int32_t bank, Cause own) const {
     switch (command) {
         case DramCommand::act:
-            r.raise(std::max(last_.act[bank], last_.act16) + t_.nRC, own);
-            r.raise(last_.act_group[group(bank)] + t_.nRRDL, own);
-            r.raise(last_.act_single + t_.nRRDS, own);
-            r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
-            r.raise(last_.wra16 + t_.nWRA2ACT, own);
+            r.raise(std::max(last_.act[bank], last_.act16), t_.nRC, Rule::nRC, own);
+            r.raise(last_.act_group[group(bank)], t_.nRRDL, Rule::nRRDL, own);
+            r.raise(last_.act_single, t_.nRRDS, Rule::nRRDS, own);
+            r.raise(std::max(last_.pre[bank], last_.prea), t_.nRP, Rule::nRP, own);
+            r.raise(last_.wra16, t_.nWRA2ACT, Rule::nWRA2ACT, own);
             if (rules_.faw_enforced) {
-                r.raise(last_.activates.front() + t_.nFAW, own);
+                r.raise(last_.activates.front(), t_.nFAW, Rule::nFAW, own);
             }
             break;
         case DramCommand::act16:
-            r.raise(last_.act_any + t_.nRC, own);
-            r.raise(last_.pre_any + t_.nRP, own);
-            r.raise(last_.wra16 + t_.nWRA2ACT, own);
+            r.raise(last_.act_any, t_.nRC, Rule::nRC, own);
+            r.raise(last_.pre_any, t_.nRP, Rule::nRP, own);
+            r.raise(last_.wra16, t_.nWRA2ACT, Rule::nWRA2ACT, own);
             if (rules_.faw_enforced) {
-                r.raise(last_.activates.back() + t_.nFAW, own);
+                r.raise(last_.activates.back(), t_.nFAW, Rule::nFAW, own);
             }
             break;
         case DramCommand::pre:
-            r.raise(std::max(last_.act[bank], last_.act16) + t_.nRAS, own);
-            r.raise(std::max(last_.pre[bank], last_.prea) + t_.nRP, own);
-            r.raise(std::max({last_.column_read[bank], last_.column_read_all, last_.af16}) + t_.nRTP, own);
-            r.raise(std::max(last_.column_write[bank] + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
+            r.raise(std::max(last_.act[bank], last_.act16), t_.nRAS, Rule::nRAS, own);
+            r.raise(std::max(last_.pre[bank], last_.prea), t_.nRP, Rule::nRP, own);
+            r.raise(std::max({last_.column_read[bank], last_.column_read_all, last_.af16}), t_.nRTP, Rule::nRTP, own);
+            r.raise(last_.column_write[bank], t_.nWR2PRE, Rule::nWR2PRE, own);
+            r.raise(last_.ewmul16, t_.nEWMUL2PRE, Rule::nEWMUL2PRE, own);
             break;
         case DramCommand::prea:
-            r.raise(last_.act_any + t_.nRAS, own);
-            r.raise(last_.pre_any + t_.nRP, own);
-            r.raise(std::max(last_.column_read_any, last_.af16) + t_.nRTP, own);
-            r.raise(std::max(last_.column_write_any + t_.nWR2PRE, last_.ewmul16 + t_.nEWMUL2PRE), own);
+            r.raise(last_.act_any, t_.nRAS, Rule::nRAS, own);
+            r.raise(last_.pre_any, t_.nRP, Rule::nRP, own);
+            r.raise(std::max(last_.column_read_any, last_.af16), t_.nRTP, Rule::nRTP, own);
+            r.raise(last_.column_write_any, t_.nWR2PRE, Rule::nWR2PRE, own);
+            r.raise(last_.ewmul16, t_.nEWMUL2PRE, Rule::nEWMUL2PRE, own);
             break;
         default:  // REFab
-            r.raise(last_.act_any + t_.nRC, own);
-            r.raise(std::max(last_.pre_any + t_.nRP, last_.wra16 + t_.nWRA2ACT), own);
+            r.raise(last_.act_any, t_.nRC, Rule::nRC, own);
+            r.raise(last_.pre_any, t_.nRP, Rule::nRP, own);
+            r.raise(last_.wra16, t_.nWRA2ACT, Rule::nWRA2ACT, own);
+            break;
+    }
+}
+
+template <class R>
+[[gnu::always_inline]] inline void ChannelTiming::raise_all(R& r, DramCommand command, std::int32_t bank, Cause own) const {
+    const bool held_by_refresh = !rules_.commands_during_refresh || (command != DramCommand::tmod && !needs_register_mode(command));
+    if (held_by_refresh) {
+        r.raise(last_.refab, t_.nRFC, Rule::nRFC, Cause::refresh);
+    }
+    if (command == DramCommand::tmod) {
+        r.raise(last_.tmod, t_.nMODCH, Rule::nMODCH, own);
+        r.raise(last_.mac16, t_.nMAC2TMOD, Rule::nMAC2TMOD, own);
+        r.raise(last_.not_mac16, t_.nCMD2TMOD, Rule::nCMD2TMOD, own);
+        return;
+    }
+    r.raise(last_.tmod, t_.nMODCH, Rule::nMODCH, register_mode_ ? own : visit_cause_);
+    switch (command) {
+        case DramCommand::mac16:
+            r.raise(last_.act_any, t_.nRCDRDMAC, Rule::nRCDRDMAC, activation_cause_);
+            r.raise(last_.column_write_any, t_.nWR2MAC, Rule::nWR2MAC, Cause::column_access);
+            r.raise(last_.rdcp, t_.nRDCP2MAC, Rule::nRDCP2MAC, Cause::column_access);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::mac:
+            raise_activation(r, bank, t_.nRCDRDMAC, Rule::nRCDRDMAC);
+            r.raise(last_.column_write_any, t_.nWR2MAC, Rule::nWR2MAC, Cause::column_access);
+            r.raise(last_.rdcp, t_.nRDCP2MAC, Rule::nRDCP2MAC, Cause::column_access);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::rd:
+            raise_activation(r, bank, t_.nRCDRD, Rule::nRCDRD);
+            r.raise(last_.wr, t_.nWR2RDS, Rule::nWR2RDS, own);
+            r.raise(last_.wra16, t_.nWRA2RD, Rule::nWRA2RD, own);
+            r.raise(last_.wr_group[group(bank)], t_.nWR2RDL, Rule::nWR2RDL, own);
+            r.raise(last_.wrmac16, t_.nWRMAC2RDMAC, Rule::nWRMAC2RDMAC, own);
+            r.raise(last_.wrgb, t_.nWRGB2RDMAC, Rule::nWRGB2RDMAC, own);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::rdcp:
+            raise_activation(r, bank, t_.nRCDRDCP, Rule::nRCDRDCP);
+            r.raise(last_.column_write_any, t_.nWR2MAC, Rule::nWR2MAC, own);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::wr:
+            raise_activation(r, bank, t_.nRCDWR, Rule::nRCDWR);
+            r.raise(last_.rd, t_.nRD2WR, Rule::nRD2WR, own);
+            r.raise(last_.rdmac16, t_.nRDMAC2WR, Rule::nRDMAC2WR, own);
+            r.raise(last_.ewmul16, t_.nCCDS, Rule::nCCDS, own);
+            raise_write_gap(r, bank, own);
+            break;
+        case DramCommand::wrcp:
+            raise_activation(r, bank, t_.nRCDWRCP, Rule::nRCDWRCP);
+            r.raise(last_.rdcp, t_.nRDCP2MAC, Rule::nRDCP2MAC, own);
+            r.raise(last_.ewmul16, t_.nCCDS, Rule::nCCDS, own);
+            raise_write_gap(r, bank, own);
+            break;
+        case DramCommand::wrgb:
+            r.raise(last_.rd, t_.nRD2WRGB, Rule::nRD2WRGB, own);
+            r.raise(last_.rdmac16, t_.nRDMAC2WRGB, Rule::nRDMAC2WRGB, own);
+            raise_write_gap(r, -1, own);
+            break;
+        case DramCommand::wrmac16:
+            r.raise(last_.rd, t_.nRD2WRMAC, Rule::nRD2WRMAC, own);
+            r.raise(last_.rdmac16, t_.nRDMAC2WRMAC, Rule::nRDMAC2WRMAC, own);
+            r.raise(last_.ewmul16, t_.nCCDS, Rule::nCCDS, own);
+            raise_write_gap(r, -1, own);
+            break;
+        case DramCommand::rdmac16:
+        case DramCommand::rdaf16:
+            r.raise(last_.wrmac16, t_.nWRMAC2RDMAC, Rule::nWRMAC2RDMAC, own);
+            r.raise(last_.wrgb, t_.nWRGB2RDMAC, Rule::nWRGB2RDMAC, own);
+            r.raise(last_.wr, t_.nWR2RDMAC, Rule::nWR2RDMAC, own);
+            r.raise(last_.wra16, t_.nWRA2RD, Rule::nWRA2RD, own);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::af16:
+            r.raise(last_.act_any, t_.nRCDRDAF, Rule::nRCDRDAF, activation_cause_);
+            break;
+        case DramCommand::ewmul16:
+            r.raise(last_.act_any, t_.nRCDEWMUL, Rule::nRCDEWMUL, activation_cause_);
+            r.raise(std::max({last_.column_write_any, last_.wra16, last_.wrmac16}), t_.nCCDS, Rule::nCCDS, own);
+            raise_read_gap(r, command, bank, own);
+            break;
+        case DramCommand::wra16:
+            r.raise(last_.act_any, t_.nRCDWR, Rule::nRCDWR, activation_cause_);
+            r.raise(last_.rd, t_.nRD2WR, Rule::nRD2WR, own);
+            r.raise(last_.rdmac16, t_.nRDMAC2WR, Rule::nRDMAC2WR, own);
+            r.raise(std::max(last_.column_write_any, last_.wra16), t_.nCCDL, Rule::nCCDL, own);
+            r.raise(std::max(last_.write_any, last_.ewmul16), t_.nCCDS, Rule::nCCDS, own);
+            break;
+        default:
+            raise_row_rules(r, command, bank, own);
             break;
     }
 }
@@ -109,88 +210,19 @@ void ChannelTiming::raise_row_rules(Ready& r, DramCommand command, std::int32_t 
 // `own` is the cause that the command itself is charged to. Where constraints end together the first one raised gives the cause.
 ChannelTiming::Ready ChannelTiming::ready(DramCommand command, std::int32_t bank, Cause own) const {
     Ready r{last_.any + 1, own};
-    const bool held_by_refresh = !rules_.commands_during_refresh || (command != DramCommand::tmod && !needs_register_mode(command));
-    if (held_by_refresh) {
-        r.raise(last_.refab + t_.nRFC, Cause::refresh);
-    }
-    if (command == DramCommand::tmod) {
-        r.raise(last_.tmod + t_.nMODCH, own);
-        r.raise(last_.mac16 + t_.nMAC2TMOD, own);
-        r.raise(last_.not_mac16 + t_.nCMD2TMOD, own);
-        return r;
-    }
-    r.raise(last_.tmod + t_.nMODCH, register_mode_ ? own : visit_cause_);
-    switch (command) {
-        case DramCommand::mac16:
-            r.raise(last_.act_any + t_.nRCDRDMAC, activation_cause_);
-            r.raise(last_.column_write_any + t_.nWR2MAC, Cause::column_access);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, Cause::column_access);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::mac:
-            raise_activation(r, bank, t_.nRCDRDMAC);
-            r.raise(last_.column_write_any + t_.nWR2MAC, Cause::column_access);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, Cause::column_access);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::rd:
-            raise_activation(r, bank, t_.nRCDRD);
-            r.raise(std::max(last_.wr + t_.nWR2RDS, last_.wra16 + t_.nWRA2RD), own);
-            r.raise(last_.wr_group[group(bank)] + t_.nWR2RDL, own);
-            r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::rdcp:
-            raise_activation(r, bank, t_.nRCDRDCP);
-            r.raise(last_.column_write_any + t_.nWR2MAC, own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::wr:
-            raise_activation(r, bank, t_.nRCDWR);
-            r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, bank, own);
-            break;
-        case DramCommand::wrcp:
-            raise_activation(r, bank, t_.nRCDWRCP);
-            r.raise(last_.rdcp + t_.nRDCP2MAC, own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, bank, own);
-            break;
-        case DramCommand::wrgb:
-            r.raise(std::max(last_.rd + t_.nRD2WRGB, last_.rdmac16 + t_.nRDMAC2WRGB), own);
-            raise_write_gap(r, -1, own);
-            break;
-        case DramCommand::wrmac16:
-            r.raise(std::max(last_.rd + t_.nRD2WRMAC, last_.rdmac16 + t_.nRDMAC2WRMAC), own);
-            r.raise(last_.ewmul16 + t_.nCCDS, own);
-            raise_write_gap(r, -1, own);
-            break;
-        case DramCommand::rdmac16:
-        case DramCommand::rdaf16:
-            r.raise(std::max(last_.wrmac16 + t_.nWRMAC2RDMAC, last_.wrgb + t_.nWRGB2RDMAC), own);
-            r.raise(std::max(last_.wr + t_.nWR2RDMAC, last_.wra16 + t_.nWRA2RD), own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::af16:
-            r.raise(last_.act_any + t_.nRCDRDAF, activation_cause_);
-            break;
-        case DramCommand::ewmul16:
-            r.raise(last_.act_any + t_.nRCDEWMUL, activation_cause_);
-            r.raise(std::max({last_.column_write_any, last_.wra16, last_.wrmac16}) + t_.nCCDS, own);
-            raise_read_gap(r, command, bank, own);
-            break;
-        case DramCommand::wra16:
-            r.raise(last_.act_any + t_.nRCDWR, activation_cause_);
-            r.raise(std::max(last_.rd + t_.nRD2WR, last_.rdmac16 + t_.nRDMAC2WR), own);
-            r.raise(std::max(last_.column_write_any, last_.wra16) + t_.nCCDL, own);
-            r.raise(std::max(last_.write_any, last_.ewmul16) + t_.nCCDS, own);
-            break;
-        default:
-            raise_row_rules(r, command, bank, own);
-            break;
-    }
+    raise_all(r, command, bank, own);
     return r;
+}
+
+struct ChannelTiming::Held {
+    Binding binding{};
+    void raise(std::int64_t earlier, std::int64_t interval, Rule why, Cause) { binding.raise(earlier, interval, why); }
+};
+
+Binding ChannelTiming::binding(DramCommand command, std::int32_t bank) const {
+    Held held;
+    raise_all(held, command, bank, Cause::issue);
+    return held.binding;
 }
 
 }  // namespace wordline

@@ -322,6 +322,11 @@ std::vector<CommandCounts> StreamTiming::all_commands() const {
 }
 
 std::int64_t TimingModel::pass_cycles(const PassForm& form, std::int64_t n) const {
+    const auto [streaming, chain, overhead] = pass_parts(form, n);
+    return std::max<std::int64_t>(1, streaming + chain + overhead);
+}
+
+std::array<std::int64_t, 3> TimingModel::pass_parts(const PassForm& form, std::int64_t n) const {
     const std::int64_t port = (n + machine_.vector_unit.lanes - 1) / machine_.vector_unit.lanes;
     const std::int64_t streaming = std::max<std::int64_t>(port * form.n_operands, form.has_result ? port : 0);
     std::array<std::int32_t, pass_values> depth{};
@@ -336,7 +341,7 @@ std::int64_t TimingModel::pass_cycles(const PassForm& form, std::int64_t n) cons
         depth[isa::first_result_value + i] = start + op_latency_[static_cast<std::size_t>(compute.op)];
         chain = std::max(chain, depth[isa::first_result_value + i]);
     }
-    return std::max<std::int64_t>(1, streaming + chain + machine_.vector_unit.pass_overhead);
+    return {streaming, chain, machine_.vector_unit.pass_overhead};
 }
 
 TimingResult TimingModel::run(const Program& program, std::int64_t argument_base, std::span<const std::int32_t> memory,
@@ -349,9 +354,15 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
 
     std::vector<Access>* const accesses = options.accesses ? &result.accesses : nullptr;
 
-    // Segments are shared where nothing but the totals is asked for.
-    const bool share = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit &&
-                       ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook() &&
+    const auto explanation = options.explain ? std::make_shared<Explanation>() : nullptr;
+    if (explanation != nullptr) {
+        submission.recording = &explanation->recording;
+        submission.sources.resize(program.producer.size());
+    }
+
+    // Channels and segments are shared where nothing but the totals is asked for; for an explanation the channels of a stream that do the same.
+    const bool together = options.share_channels && !options.trace && !options.accesses && options.instruction_limit == no_instruction_limit;
+    const bool share = together && !options.explain && ChannelTiming(machine_, 0, nullptr, nullptr, false).has_outlook() &&
                        machine_.controller_words() <= std::numeric_limits<std::int32_t>::max();
     std::optional<TimingMemo> own_memo;
     if (share && (memo == nullptr || options.instruction_commands)) {  // what is remembered has no counts
@@ -375,7 +386,7 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         if (stream.engine == Engine::channel) {
             timing.causes.resize(stream.operations.size());
             timing.commands.resize(options.instruction_commands ? stream.operations.size() : 0);
-            const auto groups = channel_groups(stream, machine_.organisation.channels, share);
+            const auto groups = channel_groups(stream, machine_.organisation.channels, together);
             lanes = groups.size();
             for (std::size_t lane = 0; lane < lanes; ++lane) {
                 const int channel = groups[lane].front();
@@ -383,16 +394,29 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
                                           options.instruction_commands ? timing.commands.data() : nullptr);
                 channels[s].push_back({groups[lane], std::make_unique<Runner<ChannelSink>>(submission, number, channel, argument_base,
                                                                                           options.instruction_limit, lane, start, channel, accesses)});
+                if (options.explain) {
+                    std::uint32_t mask = 0;
+                    for (const int alike : groups[lane]) {
+                        mask |= std::uint32_t{1} << alike;
+                    }
+                    channels[s].back().run->sink.explain(number, mask);
+                }
             }
             result.simulated_channels += static_cast<std::int32_t>(lanes);
         } else {
             timing.busy.resize(stream.operations.size());
             timing.bytes.resize(stream.engine == Engine::link ? stream.operations.size() : 0);
             serial[s] = std::make_unique<Runner<SerialSink>>(submission, number, 0, argument_base, options.instruction_limit, 0, timing);
+            if (options.explain) {
+                serial[s]->sink.explain(stream.engine == Engine::vector ? LaneKind::vector : LaneKind::link, number);
+            }
         }
         for (std::size_t signal = 0; signal < program.producer.size(); ++signal) {
             if (program.producer[signal] == static_cast<std::int32_t>(s)) {
                 submission.increments[signal].resize(lanes);
+                if (options.explain) {
+                    submission.sources[signal].resize(lanes);
+                }
             }
         }
     }
@@ -420,10 +444,20 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         }
     }
 
+    EventRef last;
+    std::int64_t last_charge = 0;
+    const auto ends = [&](std::int64_t end, EventRef event, std::int64_t charge) {
+        if (!last.exists() || end > result.cycles) {
+            last = event;
+            last_charge = charge;
+        }
+        result.cycles = std::max(result.cycles, end);
+    };
     for (std::size_t s = 0; s < program.streams.size(); ++s) {
         StreamTiming& timing = result.streams[s];
         for (Channels& group : channels[s]) {
             const ChannelSummary summary = group.run->sink.finish();
+            ends(summary.end + summary.refresh_charge, options.explain ? group.run->sink.last_event() : EventRef{}, summary.refresh_charge);
             timing.end = std::max(timing.end, summary.end + summary.refresh_charge);
             result.shared_segments += group.run->shared_segments;
             for (const int channel : group.numbers) {
@@ -440,8 +474,14 @@ TimingResult TimingModel::run(const Program& program, std::int64_t argument_base
         }
         if (serial[s] != nullptr) {
             timing.end = serial[s]->sink.end();
+            ends(timing.end, options.explain ? serial[s]->sink.last_event() : EventRef{}, 0);
         }
-        result.cycles = std::max(result.cycles, timing.end);
+    }
+    if (explanation != nullptr) {
+        if (last.exists()) {
+            explanation->path = explanation->recording.path(last, last_charge);
+        }
+        result.explanation = explanation;
     }
     for (ChannelSummary& channel : result.channels) {
         std::int64_t& tail = channel.causes[static_cast<std::size_t>(Cause::tail)];

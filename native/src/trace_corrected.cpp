@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "wordline/channel_log.hpp"
 #include "wordline/error.hpp"
 #include "wordline/trace.hpp"
 
@@ -23,13 +24,31 @@ TraceTiming CorrectedTraces::run(std::string_view text, const std::string& name,
     for (const std::uint32_t part : parts) {
         channels.emplace_back(machine_, std::countr_zero(part), &unused, schedule, options.step_bursts);
     }
+    const auto explanation = options.explain ? std::make_shared<Explanation>() : nullptr;
+    std::vector<ChannelLog> logs;
+    logs.reserve(parts.size());
+    for (std::size_t part = 0; explanation != nullptr && part < parts.size(); ++part) {
+        logs.emplace_back(explanation->recording, -1, parts[part]);
+        channels[part].explain_to(&logs.back());
+    }
 
     for (const TraceInstruction& instruction : trace) {
+        for (ChannelLog& log : logs) {
+            log.set_line(instruction.line);
+        }
         if (instruction.op == TraceOp::sync) {
             // A signal of every channel and a wait for all of them: two slots, and what is on its way has to land.
             std::int64_t effect = 0;
-            for (ChannelTiming& channel : channels) {
-                effect = std::max(effect, channel.signal(0));
+            EventRef slowest;
+            for (std::size_t part = 0; part < parts.size(); ++part) {
+                const std::int64_t signalled = channels[part].signal(0);
+                if (!logs.empty() && (part == 0 || signalled > effect)) {
+                    slowest = logs[part].signal();
+                }
+                effect = std::max(effect, signalled);
+            }
+            for (ChannelLog& log : logs) {
+                log.wait(slowest);
             }
             for (ChannelTiming& channel : channels) {
                 channel.hold(effect + 1, Cause::wait, 0);
@@ -55,12 +74,18 @@ TraceTiming CorrectedTraces::run(std::string_view text, const std::string& name,
             }
         }
     }
+    EventRef last;
+    std::int64_t last_charge = 0;
     std::int64_t left_open = 0, left_open_since = 0;  // channels whose rows stay open to the end of the trace, sum of their own ends
     for (std::size_t part = 0; part < parts.size(); ++part) {
         const ChannelSummary summary = channels[part].finish();
         const std::int64_t copies = std::popcount(parts[part]);
         if ((parts[part] & result.addressed) != 0) {
             const std::int64_t end = summary.end + summary.refresh_charge;
+            if (!logs.empty() && (!last.exists() || end > result.cycles)) {
+                last = logs[part].last();
+                last_charge = summary.refresh_charge;
+            }
             result.cycles = std::max(result.cycles, end);
             result.open_cycles += copies * summary.open_cycles;
             left_open += summary.rows_open ? copies : 0;
@@ -72,6 +97,12 @@ TraceTiming CorrectedTraces::run(std::string_view text, const std::string& name,
         }
     }
     result.open_cycles += left_open * result.cycles - left_open_since;
+    if (explanation != nullptr) {
+        if (last.exists()) {
+            explanation->path = explanation->recording.path(last, last_charge);
+        }
+        result.explanation = explanation;
+    }
     result.simulated_channels = static_cast<std::int32_t>(parts.size());
     spread_schedule(result.schedule, parts);
     return result;

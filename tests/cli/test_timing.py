@@ -40,6 +40,51 @@ def test_text_and_profile(capsys: pytest.CaptureFixture[str]) -> None:
     assert "standby, rows open" in shown
 
 
+def test_explain(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    assert main(["timing", str(TRACE), "--explain", "--json", "--perfetto", str(file)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    path = document["critical_path"]
+    assert document["cycles"] == path["cycles"] == sum(part["cycles"] for part in path["parts"]) == 286
+    assert path["parts"][0] == {
+        "begin": 0,
+        "end": 32,
+        "cycles": 32,
+        "constraint": "timing.nMODCH",
+        "times": 1,
+        "kind": "mode_switch",
+        "command": "WRMAC16",
+        "where": "channel 31",
+        "line": 1,
+    }
+    assert path["kinds"]["mac"] == 126
+    assert path["constraints"][0] == {
+        "constraint": "timing.nCCDS",
+        "command": "MAC16",
+        "kind": "mac",
+        "cycles": 126,
+        "times": 63,
+        "terms": {"timing.nCCDS": 1},
+    }
+    assert path["constants"] == {
+        "timing.nBL": 1,
+        "timing.nCLREG": 1,
+        "timing.nRCDRDMAC": 1,
+        "timing.nCCDS": 64,
+        "timing.nMODCH": 3,
+    }
+    assert json.loads(file.read_text())["otherData"]["cycles"] == 286
+    for profile in ("aim-simulator", "corrected"):
+        assert main(["timing", str(TRACE), "--explain", "--profile", profile]) == 0
+        shown = capsys.readouterr().out
+        assert "critical path: what was waited for" in shown
+        assert "2: AiM MAC_ABK 64 0x1 0" in shown
+    assert main(["timing", str(TRACE), "--json"]) == 0
+    assert "critical_path" not in json.loads(capsys.readouterr().out)
+    assert main(["timing", str(TRACE), "--perfetto", str(tmp_path)]) == 2
+    assert "the output is a folder" in capsys.readouterr().err
+
+
 def test_a_switch(capsys: pytest.CaptureFixture[str]) -> None:
     trace = FOLDER / "micro_traces" / "micro_wr_sbk_1.trace"
     cycles = []

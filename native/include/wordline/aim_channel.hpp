@@ -12,7 +12,9 @@
 #include <limits>
 #include <vector>
 
+#include "wordline/aim_log.hpp"
 #include "wordline/channel_timing.hpp"
+#include "wordline/critical_path.hpp"
 #include "wordline/machine.hpp"
 #include "wordline/trace.hpp"
 
@@ -25,10 +27,13 @@ public:
 
     // Earliest cycle of a command, the mode left aside. Not for TMOD, which nothing holds.
     std::int64_t ready(DramCommand command, std::int32_t bank) const;
+    // The rule that gives that cycle.
+    Binding binding(DramCommand command, std::int32_t bank) const;
     // The command that has to issue next for `command`, the mode left aside.
     DramCommand next(DramCommand command, std::int32_t bank, std::int32_t row) const;
     // Cycles between commands of one burst.
     std::int32_t pitch(DramCommand command) const;
+    Rule pitch_rule(DramCommand command) const;
     bool any_open() const { return open_banks_ > 0; }
     void issue(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t cycle);
 
@@ -43,9 +48,12 @@ private:
     static constexpr std::size_t max_banks = 16;
     using PerBank = std::array<std::int64_t, max_banks>;
 
-    std::int64_t activated(std::int32_t bank) const;
-    std::int64_t column_read_gap(std::int32_t bank) const;
-    std::int64_t column_write_gap(std::int32_t bank) const;
+    template <class Raise>
+    void constrain(DramCommand command, std::int32_t bank, Raise&& raise) const;
+    template <class Raise>
+    void column_read_gap(std::int32_t bank, Raise& raise) const;
+    template <class Raise>
+    void column_write_gap(std::int32_t bank, Raise& raise) const;
 
     // Cycles of the last command of each sort. "any" includes all-bank forms, "all" is those alone; arrays are indexed by bank or bank group.
     struct Last {
@@ -75,7 +83,8 @@ private:
 
 class AimChannel {
 public:
-    AimChannel(const Machine& machine, int number, const TraceOptions& options, const std::string& trace_name);
+    // `log` may be null.
+    AimChannel(const Machine& machine, int number, const TraceOptions& options, const std::string& trace_name, AimLog* log);
 
     // All ticks of cycles before `limit`.
     void advance(std::int64_t limit) { run(limit, Until::limit); }
@@ -147,14 +156,20 @@ private:
     void choose_mode();
     void serve(Queue& queue, const Choice& choice);
     void issue_refresh(DramCommand step);
-    bool issue_switch(DramCommand step, std::uint32_t line);
+    bool issue_switch(DramCommand step, std::int32_t bank, std::uint32_t line);
     void served();
     void fruitless(std::uint32_t line);
     void take_head(std::int64_t count);
     void issue_barrier();
     void under_way(DramCommand command, std::int64_t cycle);
-    void push_read(std::int64_t due);
-    void record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch);
+    void push_read(std::int64_t due, Rule rule);
+    void answer_read(std::uint32_t line);
+    void push_write(std::int64_t done, Rule rule);
+    void record(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch,
+                std::uint32_t line);
+    void record_issue(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch);
+    void explain(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t first, std::int64_t count, std::int64_t pitch,
+                 std::uint32_t line, const Binding& held);
     [[noreturn]] void no_end(std::uint32_t line) const;
 
     const Machine::Timing& t_;
@@ -164,6 +179,7 @@ private:
     const bool step_bursts_;
     const std::int64_t record_limit_;
     const int number_;
+    AimLog* const log_;
 
     std::int64_t now_ = 0;  // next cycle to tick
     bool register_mode_ = false;

@@ -17,6 +17,10 @@
 
 namespace wordline {
 
+class ChannelLog;
+struct Binding;
+enum class Rule : std::uint8_t;
+
 // What a cycle of a channel was spent on.
 enum class Cause : std::uint8_t { mac, row_turn, refresh, fill, readout, column_access, vector, link, wait, issue, tail };
 constexpr std::size_t n_causes = 11;
@@ -180,6 +184,8 @@ public:
         burst(command, c);
     }
     std::int64_t now() const { return now_; }  // issue slot of the next instruction
+    // Records from now on what held every command.
+    void explain_to(ChannelLog* log) { log_ = log; }
     // Charges instructions in other tables from now on; returns those so far.
     std::pair<CauseCycles*, CommandCounts*> charge_to(CauseCycles* instruction_causes, CommandCounts* instruction_commands) {
         return {std::exchange(instruction_causes_, instruction_causes), std::exchange(instruction_commands_, instruction_commands)};
@@ -215,13 +221,15 @@ private:
     struct Ready {
         std::int64_t at;
         Cause cause;
-        void raise(std::int64_t time, Cause why) {
-            if (time > at) {
-                at = time;
+        void raise(std::int64_t earlier, std::int64_t interval, Rule, Cause why) {
+            if (earlier + interval > at) {
+                at = earlier + interval;
                 cause = why;
             }
         }
     };
+    // The same for an explanation.
+    struct Held;
 
     static std::int64_t horizon(const Machine::Timing& t);
     static Cause own_cause(DramCommand command);
@@ -233,10 +241,18 @@ private:
     }
 
     Ready ready(DramCommand command, std::int32_t bank, Cause own) const;
-    void raise_read_gap(Ready& r, DramCommand command, std::int32_t bank, Cause own) const;
-    void raise_write_gap(Ready& r, std::int32_t bank, Cause own) const;
-    void raise_activation(Ready& r, std::int32_t bank, std::int32_t interval) const;
-    void raise_row_rules(Ready& r, DramCommand command, std::int32_t bank, Cause own) const;
+    Binding binding(DramCommand command, std::int32_t bank) const;
+    // `R` is Ready or Held.
+    template <class R>
+    void raise_all(R& r, DramCommand command, std::int32_t bank, Cause own) const;
+    template <class R>
+    void raise_read_gap(R& r, DramCommand command, std::int32_t bank, Cause own) const;
+    template <class R>
+    void raise_write_gap(R& r, std::int32_t bank, Cause own) const;
+    template <class R>
+    void raise_activation(R& r, std::int32_t bank, std::int32_t interval, Rule rule) const;
+    template <class R>
+    void raise_row_rules(R& r, DramCommand command, std::int32_t bank, Cause own) const;
 
     void burst(DramCommand command, const ChannelCommand& c);
     void open_rows(DramCommand command, std::int32_t bank, std::int32_t row);
@@ -260,6 +276,8 @@ private:
                 std::int64_t pitch);
     void update(DramCommand command, std::int32_t bank, std::int32_t row, std::int64_t last);
     void enter_visit(Cause cause);
+    void explain(DramCommand command, std::int32_t bank, std::int32_t row, std::int32_t column, std::int64_t first, std::int64_t count,
+                 std::int64_t pitch, bool refresh) const;
 
     const Machine::Timing& t_;
     const Machine::Rules& rules_;
@@ -278,6 +296,7 @@ private:
     const ChannelEpisode* lagging_ = nullptr;  // see settle(); all banks are alike then
     std::int64_t lag_ = 0;                     // cycles by which it was later than its episode
     std::int32_t common_refreshed_row_ = -1;
+    ChannelLog* log_ = nullptr;
 };
 
 }  // namespace wordline

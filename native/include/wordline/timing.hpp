@@ -1,12 +1,14 @@
 // Cycle model of a whole device program: all streams of one submission, each channel by itself (`docs/timing.md`).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "wordline/channel_timing.hpp"
+#include "wordline/critical_path.hpp"
 #include "wordline/machine.hpp"
 #include "wordline/program.hpp"
 
@@ -19,6 +21,7 @@ struct TimingOptions {
     bool share_channels = true;   // simulate once what several channels, or several submissions, do alike
     bool instruction_commands = false;  // count the commands of each instruction; nothing of earlier submissions is taken over then
     std::uint64_t instruction_limit = no_instruction_limit;  // of each stream and channel
+    bool explain = false;         // record what held every event, and the critical path; nothing is then taken over from other submissions
 };
 
 // A channel instruction that reads or writes columns or registers, or a WAIT: what another command processor would have to do.
@@ -73,6 +76,7 @@ struct TimingResult {
     std::vector<TraceEntry> trace;         // in order of cycle, then channel
     std::vector<Access> accesses;          // in order of cycle, then channel
     std::int32_t simulated_channels = 0;
+    std::shared_ptr<const Explanation> explanation;  // null if it was not asked for
     std::int64_t shared_segments = 0;      // segments that a channel took over from another or from an earlier submission
 };
 
@@ -91,6 +95,8 @@ public:
 
     // Cycles of a vector pass over n elements.
     std::int64_t pass_cycles(const PassForm& form, std::int64_t n) const;
+    // The same by what they go into: elements through the ports, the chain of operations, overhead; a pass takes a cycle at least.
+    std::array<std::int64_t, 3> pass_parts(const PassForm& form, std::int64_t n) const;
 
 private:
     Machine machine_;

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "wordline/channel_log.hpp"
 #include "wordline/timing.hpp"
 #include "wordline/timing_memo.hpp"
 
@@ -30,6 +32,8 @@ struct Submission {
     // [signal][simulated channel of its producing stream]: cycle of each increment
     std::vector<std::vector<std::vector<std::int64_t>>> increments{};
     std::uint64_t progress = 0;  // waits passed and signals given
+    Recording* recording = nullptr;                             // for an explanation
+    std::vector<std::vector<std::vector<EventRef>>> sources{};  // then: the event of each increment
 
     // Cycle of the signal's `value`-th increment, on its slowest channel; -1: not known yet.
     std::int64_t time_of(int signal, std::int32_t value) const {
@@ -42,6 +46,20 @@ struct Submission {
             time = std::max(time, times[index]);
         }
         return time;
+    }
+
+    // The event of the signal's `value`-th increment on its slowest channel, the first of those that are equally slow. `value` is at least 1.
+    EventRef source_of(int signal, std::int32_t value) const {
+        EventRef source;
+        std::int64_t time = -1;
+        const auto index = static_cast<std::size_t>(value) - 1;
+        for (std::size_t lane = 0; lane < increments[static_cast<std::size_t>(signal)].size(); ++lane) {
+            if (const std::int64_t cycle = increments[static_cast<std::size_t>(signal)][lane][index]; cycle > time) {
+                time = cycle;
+                source = sources[static_cast<std::size_t>(signal)][lane][index];
+            }
+        }
+        return source;
     }
 
     Cause wait_cause(int signal) const {
@@ -91,6 +109,7 @@ protected:
         ++submission_.progress;
         submission_.increments[static_cast<std::size_t>(signal)][lane_].push_back(cycle);
     }
+    void increment_by(int signal, EventRef source) { submission_.sources[static_cast<std::size_t>(signal)][lane_].push_back(source); }
 
     Submission& submission_;
     std::size_t lane_;  // which of the stream's simulated channels
@@ -102,10 +121,17 @@ public:
     ChannelSink(Submission& submission, std::size_t lane, const ChannelTiming& timing, int channel, std::vector<Access>* accesses)
         : Sink(submission, lane), timing_(timing), channel_(channel), accesses_(accesses) {}
 
+    // Records what held every event, on a lane of its own.
+    void explain(std::int32_t stream, std::uint32_t channels) { timing_.explain_to(&log_.emplace(*submission_.recording, stream, channels)); }
+    EventRef last_event() const { return log_->last(); }
+
     bool wait(int signal, std::int32_t value, std::uint32_t instruction) {
         const std::int64_t cycle = release(signal, value);
         if (cycle < 0) {
             return false;
+        }
+        if (log_ && value > 0) {
+            log_->wait(submission_.source_of(signal, value));
         }
         timing_.hold(cycle, submission_.wait_cause(signal), instruction);
         timing_.slot(instruction);
@@ -118,6 +144,9 @@ public:
         const std::int64_t effect = timing_.signal(instruction);
         signals_.emplace_back(signal, effect);
         increment(signal, effect);
+        if (log_) {
+            increment_by(signal, log_->signal());
+        }
     }
     void scalar(Opcode, std::uint32_t instruction) { timing_.slot(instruction); }
 
@@ -152,6 +181,7 @@ private:
     int channel_;
     std::vector<Access>* accesses_;
     std::vector<std::pair<int, std::int64_t>> signals_;  // since record_signals()
+    std::optional<ChannelLog> log_;
 };
 
 // Finds the path through a segment of a channel stream, without time.
@@ -243,6 +273,11 @@ public:
     SerialSink(Submission& submission, std::size_t lane, StreamTiming& timing)
         : Sink(submission, lane), busy_(timing.busy), bytes_(timing.bytes) {}
 
+    // Records what held every event, on a lane of its own.
+    void explain(LaneKind kind, std::int32_t stream) { log_.emplace(*submission_.recording, kind, stream); }
+    // The end of the stream, recorded.
+    EventRef last_event() { return log_->end(end()); }
+
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
         if (recorded_ != nullptr) {
@@ -255,6 +290,9 @@ public:
         if (cycle < 0) {
             return false;
         }
+        if (log_) {
+            log_->slot(std::max(now_, cycle), instruction, value > 0 ? submission_.source_of(signal, value) : EventRef{});
+        }
         now_ = std::max(now_, cycle);
         take(1, instruction);
         return true;
@@ -262,20 +300,41 @@ public:
     void signal(int signal, std::uint32_t instruction) {
         const std::int64_t effect = std::max(now_, landed_);
         increment(signal, effect);
+        if (log_) {
+            log_->slot(now_, instruction);
+            increment_by(signal, log_->signal());
+        }
         if (recorded_ != nullptr) {
             recorded_->signals.emplace_back(signal, effect - recorded_from_);
         }
         take(1, instruction);
     }
-    void scalar(Opcode, std::uint32_t instruction) { take(1, instruction); }
+    void scalar(Opcode, std::uint32_t instruction) {
+        if (log_) {
+            log_->slot(now_, instruction);
+        }
+        take(1, instruction);
+    }
     void command(const ChannelCommand&) {}  // loading a program refuses these here
-    void pass(const PassCommand& pass) { take(submission_.model.pass_cycles(*pass.form, pass.n), pass.instruction); }
+    void pass(const PassCommand& pass) {
+        if (log_) {
+            log_->busy(EventKind::pass, now_, submission_.model.pass_parts(*pass.form, pass.n), pass.instruction);
+        }
+        take(submission_.model.pass_cycles(*pass.form, pass.n), pass.instruction);
+    }
     void transfer(const TransferCommand& transfer) {
         const Machine::Link& link = submission_.machine.link;
         const double tck = submission_.machine.clock.tck_ns;
         const double bytes = static_cast<double>(transfer.blocks) * static_cast<double>(transfer.bytes);
-        take(std::max<std::int64_t>(1, cycles_of(bytes / (link.lanes * link.gb_per_s_per_lane), tck)), transfer.instruction);
+        const std::int64_t cycles = std::max<std::int64_t>(1, cycles_of(bytes / (link.lanes * link.gb_per_s_per_lane), tck));
+        if (log_) {
+            log_->busy(EventKind::transfer, now_, {cycles, 0, 0}, transfer.instruction);
+        }
+        take(cycles, transfer.instruction);
         if (bytes > 0) {
+            if (log_) {
+                log_->land(now_ + cycles_of(link.latency_ns, tck), Rule::link_latency);
+            }
             bytes_[transfer.instruction] += transfer.blocks * transfer.bytes;
             landed_ = std::max(landed_, now_ + cycles_of(link.latency_ns, tck));
         }
@@ -320,6 +379,7 @@ private:
     LoadedWords* recorded_loads_ = nullptr;
     const StreamSegments* analysis_ = nullptr;
     std::int64_t recorded_from_ = 0;
+    std::optional<SerialLog> log_;
 };
 
 }  // namespace wordline::timing_sinks

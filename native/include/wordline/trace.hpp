@@ -3,12 +3,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "wordline/channel_timing.hpp"
+#include "wordline/critical_path.hpp"
 #include "wordline/machine.hpp"
 
 namespace wordline {
@@ -47,6 +49,7 @@ std::vector<std::uint32_t> alike_channels(std::span<const TraceInstruction> trac
 struct TraceOptions {
     std::int64_t record_limit = 0;  // record this many commands of all channels at most; more are refused
     bool step_bursts = false;       // issue every column by itself, for tests of the closed form
+    bool explain = false;           // record what held every event, and the critical path
 };
 
 struct TraceTiming {
@@ -58,6 +61,7 @@ struct TraceTiming {
     std::int64_t open_cycles = 0;        // with a row open in some bank, all channels together
     std::int64_t refresh_cycles = 0;     // spent in refresh, or charged for it, all addressed channels together
     std::vector<TraceEntry> schedule;    // in order of cycle, then channel
+    std::shared_ptr<const Explanation> explanation;  // instructions are lines; null if it was not asked for
 };
 
 // What the public simulator makes of it. Throws Error("bad-trace") with file and line for a trace that it never ends.

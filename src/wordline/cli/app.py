@@ -30,6 +30,7 @@ from wordline.cli import (
     generate,
     inspect,
     limits,
+    profile,
     score,
     timing,
     trace,
@@ -71,6 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     energy,
     estimate,
     explain,
+    profile,
     doctor,
 )
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from wordline.cli.critical_path import add_perfetto_option, path_document, path_tables, write_perfetto
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
 from wordline.cli.output import print_json, print_tables, table, write_text
 from wordline.cli.schedules import RECORD_LIMIT, add_schedule_option, schedule_text
 from wordline.machines import Machine
+from wordline.sim.critical_path import PathPart
 from wordline.sim.energy import EnergyModel, EnergyTotals, activity_of_trace
 from wordline.sim.traces import PROFILES, TraceTime, time_trace
 
@@ -19,6 +22,7 @@ HELP = "cycles and energy of an AiM trace, as the public simulator counts them o
 
 DEFAULT_MACHINE = "gddr6-aim-card"
 DEFAULT_PROFILE = "aim-simulator"
+SHOWN_TEXT = 48
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +34,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_machine_options(parser)
     parser.set_defaults(machine=DEFAULT_MACHINE)
     add_schedule_option(parser)
+    parser.add_argument("--explain", action="store_true", help="say what was waited for: the critical path")
+    add_perfetto_option(parser)
     add_json_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Time the trace."""
     machine = machine_of(args)
-    time = time_trace(machine, args.profile, args.trace, record=0 if args.schedule is None else RECORD_LIMIT)
+    time = time_trace(
+        machine,
+        args.profile,
+        args.trace,
+        record=0 if args.schedule is None else RECORD_LIMIT,
+        explain=args.explain or args.perfetto is not None,
+    )
     if args.schedule is not None:
         write_text(args.schedule, schedule_text(args.trace.name, time.schedule, time.cycles))
+    if args.perfetto is not None and time.critical_path is not None:
+        title = f"{args.trace}, profile {args.profile}"
+        write_perfetto(args.perfetto, time.critical_path, machine, _label, title)
     model = EnergyModel(machine)
     ledger = model.ledger(activity_of_trace(time, machine))
     energy = model.totals(ledger, time.nanoseconds)
@@ -65,7 +80,24 @@ def run(args: argparse.Namespace) -> int:
             [[kind, f"{pj / 1e3:,.3f}"] for kind, pj in kinds.items()],
         ),
     )
+    if args.explain and time.critical_path is not None:
+        print_tables(*path_tables(time.critical_path, "line", _lines(args.trace)))
     return 0
+
+
+def _label(_lane: int, line: int) -> dict[str, Any]:
+    return {"line": line}
+
+
+def _lines(trace: Path) -> Callable[[PathPart], str]:
+    """What the text says of a part: the line that waited."""
+    lines = trace.read_text(encoding="utf-8", errors="replace").split("\n")
+
+    def heading(part: PathPart) -> str:
+        text = " ".join(lines[part.instruction - 1].split())
+        return f"{part.instruction}: {text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 3] + '...'}"
+
+    return heading
 
 
 def _document(machine: Machine, args: argparse.Namespace, time: TraceTime, energy: EnergyTotals) -> dict[str, Any]:
@@ -79,4 +111,11 @@ def _document(machine: Machine, args: argparse.Namespace, time: TraceTime, energ
         "channels": list(time.channels),
         "commands": dict(time.commands),
         "energy": dataclasses.asdict(energy),
+        **_explanation(machine, args, time),
     }
+
+
+def _explanation(machine: Machine, args: argparse.Namespace, time: TraceTime) -> dict[str, Any]:
+    if not args.explain or time.critical_path is None:
+        return {}
+    return {"critical_path": path_document(time.critical_path, machine, _label)}

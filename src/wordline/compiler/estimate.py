@@ -160,14 +160,17 @@ def estimate(
 
 
 def time_step(
-    model: ImportedModel, machine: Machine, context: int, progress: Progress = silent
+    model: ImportedModel, machine: Machine, context: int, progress: Progress = silent, *, explain: bool = False
 ) -> tuple[Compiled, TimingResult]:
-    """The compiled program, and the time of one step at ``context``; arguments and errors as :func:`estimate`."""
+    """The compiled program, and the time of one step at ``context``; arguments and errors as :func:`estimate`.
+
+    With ``explain`` the result has the critical path.
+    """
     compiled = _compiled(model, machine, [context], progress)
     progress("timing")
     timing = TimingModel(machine)
     slot = timing.load(compiled.generated.program)
-    return compiled, timing.run(slot, 0, _memory(compiled, context))
+    return compiled, timing.run(slot, 0, _memory(compiled, context), explain=explain)
 
 
 def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress) -> Compiled:

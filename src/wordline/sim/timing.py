@@ -19,6 +19,7 @@ from wordline import _native
 from wordline.isa.declare import Engine
 from wordline.isa.program import Program
 from wordline.machines import Machine
+from wordline.sim.critical_path import CriticalPath
 
 CAUSES: tuple[str, ...] = tuple(_native.CAUSES)
 """What a cycle of a channel is spent on, in the order of every array of causes (meanings: ``docs/timing.md``)."""
@@ -128,6 +129,8 @@ class TimingResult:
     """How many channels were simulated; the others have streams that cannot differ from them."""
     shared_segments: int
     """How often a channel took over what lies between two waits from another channel, layer or submission."""
+    critical_path: CriticalPath | None = None
+    """If it was asked for; instructions are indices in the stream of the part's lane."""
 
     @property
     def nanoseconds(self) -> float:
@@ -196,6 +199,7 @@ class TimingModel:
         step_bursts: bool = False,
         share_channels: bool = True,
         instruction_commands: bool = False,
+        explain: bool = False,
     ) -> TimingResult:
         """Time one submission.
 
@@ -208,6 +212,7 @@ class TimingModel:
             share_channels: Simulate once what channels, layers and submissions of the same slot do alike: the whole
                 stream for all channels when it does not read its channel number; what lies between two waits.
             instruction_commands: Count the DRAM commands of each instruction.
+            explain: Find the critical path: slower, with the same result.
 
         Raises:
             Fault: With stream, channel and instruction.
@@ -222,6 +227,7 @@ class TimingModel:
             step_bursts=step_bursts,
             share_channels=share_channels,
             instruction_commands=instruction_commands,
+            explain=explain,
         )
         return convert_result(result, self.machine.clock.tck_ns)
 
@@ -242,8 +248,16 @@ def convert_result(result: _native.TimingResult, tck_ns: float) -> TimingResult:
     )
     streams = tuple(StreamTime(stream) for stream in result.streams)
     trace = tuple(IssuedCommand(*entry) for entry in result.trace)
+    recorded = result.explanation
     return TimingResult(
-        result.cycles, tck_ns, channels, streams, trace, result.simulated_channels, result.shared_segments
+        result.cycles,
+        tck_ns,
+        channels,
+        streams,
+        trace,
+        result.simulated_channels,
+        result.shared_segments,
+        None if recorded is None else CriticalPath.of(recorded, result.cycles, DRAM_COMMANDS),
     )
 
 
@@ -254,10 +268,11 @@ def time_program(
     *,
     argument_base: int = 0,
     trace: bool = False,
+    explain: bool = False,
 ) -> TimingResult:
     """Time one submission of ``program``, see :meth:`TimingModel.run`."""
     model = TimingModel(machine)
-    return model.run(model.load(program), argument_base, memory, trace=trace)
+    return model.run(model.load(program), argument_base, memory, trace=trace, explain=explain)
 
 
 def _named(names: Sequence[str], values: Iterable[int]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from wordline import _native
 from wordline.errors import WordlineError
 from wordline.machines import Machine
+from wordline.sim.critical_path import CriticalPath
 from wordline.sim.timing import DRAM_COMMANDS
 
 PROFILES: Mapping[str, type[_native.AimSimulator] | type[_native.CorrectedTraces]] = {
@@ -53,6 +54,8 @@ class TraceTime:
     """Cycles of refresh, those charged for its debt included, summed over the addressed channels."""
     schedule: tuple[ScheduledCommand, ...]
     """Every command in order of cycle, then channel; empty if it was not recorded."""
+    critical_path: CriticalPath | None = None
+    """If it was asked for; instructions are lines of the trace."""
 
     @property
     def nanoseconds(self) -> float:
@@ -79,7 +82,9 @@ class TraceModel:
         self.profile = profile
         self._native = PROFILES[profile](machine.flat())
 
-    def run(self, text: bytes, name: str = "trace", *, record: int = 0, step_bursts: bool = False) -> TraceTime:
+    def run(
+        self, text: bytes, name: str = "trace", *, record: int = 0, step_bursts: bool = False, explain: bool = False
+    ) -> TraceTime:
         """Time a trace.
 
         Args:
@@ -87,12 +92,13 @@ class TraceModel:
             name: what errors call it.
             record: keep the schedule, of at most this many commands on the channels that are simulated; 0: do not.
             step_bursts: issue each column by itself: slower, with the same result.
+            explain: find the critical path: slower, with the same result.
 
         Raises:
             WordlineError: "bad-trace" (with line), "trace-too-long" (for the record).
         """
-        cycles, lines, addressed, simulated, commands, rows_open, refreshing, schedule = self._native.run(
-            text, name, record_limit=record, step_bursts=step_bursts
+        cycles, lines, addressed, simulated, commands, rows_open, refreshing, schedule, recorded = self._native.run(
+            text, name, record_limit=record, step_bursts=step_bursts, explain=explain
         )
         return TraceTime(
             cycles,
@@ -104,9 +110,10 @@ class TraceModel:
             rows_open,
             refreshing,
             tuple(ScheduledCommand(*entry) for entry in schedule),
+            None if recorded is None else CriticalPath.of(recorded, cycles, DRAM_COMMANDS),
         )
 
 
-def time_trace(machine: Machine, profile: str, path: Path, *, record: int = 0) -> TraceTime:
+def time_trace(machine: Machine, profile: str, path: Path, *, record: int = 0, explain: bool = False) -> TraceTime:
     """Time the trace in a file, see :class:`TraceModel`. Raises ``OSError`` besides."""
-    return TraceModel(machine, profile).run(path.read_bytes(), str(path), record=record)
+    return TraceModel(machine, profile).run(path.read_bytes(), str(path), record=record, explain=explain)
