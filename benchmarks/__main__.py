@@ -71,7 +71,7 @@ def _tables(entries: Iterable[Entry], known: dict[str, int]) -> list[Any]:
     parts: list[Any] = ["device time, simulated; percent of a limit = the limit's time / the time taken", ""]
     for (kind, machine), group in groupby(entries, lambda entry: (entry.case.kind, entry.case.machine)):
         rows = [_row(entry, known.get(key(entry.case))) for entry in group]
-        columns = ["case", "cycles", "µs", *(f"% of {name}" for name in LIMITS), "change"]
+        columns = ["case", "cycles", "µs", *(f"% of {name}" for name in LIMITS), "% of bound", "change"]
         parts += [table(f"{TITLES[kind]}, {machine}", columns, rows), ""]
     return parts
 
@@ -89,6 +89,7 @@ def _row(entry: Entry, before: int | None) -> list[str]:
         f"{entry.cycles:,}",
         f"{entry.ns / 1e3:,.2f}",
         *("" if share is None else f"{share:.1f}" for share in shares),
+        f"{entry.percent_of_bound:.1f}",
         change,
     ]
 

@@ -17,7 +17,9 @@ from wordline.sim.shapes import known_shapes
 from wordline.sim.timing import Span, TimingModel, TimingResult
 
 CHIP, CARD = "gddr6-aim-chip", "gddr6-aim-card"
-MAX_CONTEXT = {"SmolLM2-135M": 8192, "Llama-2-7B": 4096, "Llama-3-8B": 8192}
+EIGHT, ONE = f"{CARD}+organisation.channels=8", f"{CARD}+organisation.channels=1"
+"""What CENT gives one block of a model, and one channel."""
+MAX_CONTEXT = {"SmolLM2-135M": 8192, "Qwen3-0.6B": 40960, "Llama-2-7B": 4096, "Llama-3-8B": 8192}
 """Longest context of the models that the suite uses. Source: the config.json that each is published with."""
 
 
@@ -96,7 +98,8 @@ class Attention:
         return shape.heads / shape.kv_heads
 
     def benchmark(self, machine: Machine) -> Benchmark:
-        return attention_program(machine, known_shapes()[self.model], MAX_CONTEXT[self.model], self.context)
+        longest = max(MAX_CONTEXT[self.model], self.context)  # beyond what the model was made for, its shape is meant
+        return attention_program(machine, known_shapes()[self.model], longest, self.context)
 
     def limits(self, machine: Machine) -> dict[str, float]:
         shape = known_shapes()[self.model]
@@ -126,26 +129,30 @@ class Decode:
         return {"L0": limits.l0, "L2": limits.l2}
 
 
+SHAPES = (
+    (192, 576),
+    (576, 576),
+    (576, 1536),
+    (1536, 576),
+    (1024, 1024),
+    (4096, 4096),
+    (11008, 4096),
+    (4096, 11008),
+)
 CASES: tuple[Case, ...] = (
-    *(
-        Gemv(CHIP, m, k)
-        for m, k in (
-            (192, 576),
-            (576, 576),
-            (576, 1536),
-            (1536, 576),
-            (1024, 1024),
-            (4096, 4096),
-            (11008, 4096),
-            (4096, 11008),
-            (49152, 576),
-        )
-    ),
-    *(Gemv(CARD, m, k) for m, k in ((1024, 1024), (4096, 4096), (11008, 4096), (4096, 11008), (49152, 576))),
+    *(Gemv(CHIP, m, k) for m, k in (*SHAPES, (49152, 576))),
+    *(Gemv(CARD, m, k) for m, k in (*SHAPES, (49152, 576), (4096, 32000))),
+    *(Gemv(ONE, m, k) for m, k in SHAPES),
     *(Attention(CHIP, "SmolLM2-135M", context) for context in (128, 1024, 4096, 8000)),
-    *(Attention(CARD, "Llama-2-7B", context) for context in (128, 1024, 4096)),
-    *(Attention(CARD, "Llama-3-8B", context) for context in (128, 1024, 4096, 8000)),
+    *(
+        Attention(machine, model, context)
+        for machine in (EIGHT, CARD)
+        for model in ("Llama-2-7B", "Llama-3-8B")
+        for context in (128, 1024, 4096, 32768)
+    ),
     *(Decode(CHIP, "SmolLM2-135M", context) for context in (128, 1024, 4096, 8000)),
+    *(Decode(CARD, "Qwen3-0.6B", context) for context in (128, 4096, 32768)),
+    *(Decode(CARD, "Llama-2-7B", context) for context in (128, 2048, 4096)),
 )
 
 
@@ -158,7 +165,8 @@ def key(case: Case) -> str:
 class Entry:
     """The time of one case. ``limits_ns`` by limit; ``causes`` cycles (mean over channels, they sum to ``cycles``).
 
-    ``kinds``: for each kind of task the channels' cycles (mean) and the busy cycles of the vector unit.
+    ``kinds``: for each kind of task the channels' cycles (mean) and the busy cycles of the vector unit. ``vector_ns``:
+    the vector unit's own bound, how long the program keeps it busy.
     """
 
     case: Case
@@ -167,6 +175,12 @@ class Entry:
     limits_ns: Mapping[str, float]
     causes: Mapping[str, float]
     kinds: Mapping[str, Mapping[str, float]]
+    vector_ns: float
+
+    @property
+    def percent_of_bound(self) -> float:
+        """How much is reached of the larger of the tightest limit and the vector unit's bound."""
+        return 100 * max(*self.limits_ns.values(), self.vector_ns) / self.ns
 
     def percent(self, limit: str) -> float | None:
         """How much of this limit is reached, None where it is not defined."""
@@ -183,7 +197,9 @@ class Entry:
             "cycles": self.cycles,
             "ns": self.ns,
             "limits_ns": dict(self.limits_ns),
+            "vector_ns": self.vector_ns,
             "percent": {name: self.percent(name) for name in self.limits_ns},
+            "percent_of_bound": self.percent_of_bound,
             "causes": dict(self.causes),
             "kinds": {name: dict(values) for name, values in self.kinds.items()},
         }
@@ -201,9 +217,9 @@ def measure(case: Case) -> Entry:
     benchmark = case.benchmark(machine)
     model = TimingModel(machine)
     result = model.run(model.load(benchmark.generated.program), 0, benchmark.memory)
-    return Entry(
-        case, result.cycles, result.nanoseconds, case.limits(machine), result.causes, _kinds(benchmark, result)
-    )
+    kinds = _kinds(benchmark, result)
+    busy = sum(kind["vector_busy"] for kind in kinds.values()) * machine.clock.tck_ns
+    return Entry(case, result.cycles, result.nanoseconds, case.limits(machine), result.causes, kinds, busy)
 
 
 def _kinds(benchmark: Benchmark, result: TimingResult) -> dict[str, dict[str, float]]:

@@ -123,13 +123,19 @@ def test_k_in_parts(machine: str, outputs: list[int], columns: int, parts: int, 
     run(target, outputs, columns * parts * 16, 2, seed, min(parts, target.organisation.channels))
 
 
-@pytest.mark.parametrize(("outputs", "k"), [([1300], 512), ([600], 8192), ([3000, 72], 1024)])
+@pytest.mark.parametrize(
+    ("outputs", "k"), [([1300], 512), ([600], 8192), ([3000, 72], 1024), ([128], 65536 // 2 - 512)]
+)
 def test_k_in_parts_of_several_stages(outputs: list[int], k: int) -> None:
     """One chunk with several groups, several chunks in one group, and loops of groups within a stage."""
     machine = MACHINES["8 channels"]
     stream = place_weights(machine, [""] * len(outputs), outputs, k, 0, parts=4)
     assert len(plan_stages(machine, stream)) > 1
     run(machine, outputs, k, 0, 1, 4)
+
+
+def test_parts_further_apart_than_an_address_stride_reaches() -> None:
+    run(MACHINES["chip"], [40], 24576, 0, 1, 2)
 
 
 def test_stages_hide_the_additions_under_the_banks() -> None:
@@ -142,9 +148,10 @@ def test_stages_hide_the_additions_under_the_banks() -> None:
 
 def test_k_is_split_where_that_saves_fills() -> None:
     """4096 inputs are four buffers on 8 rows a bank; in four parts each bank has its part in the buffer throughout."""
-    assert legal_parts(MACHINES["card"], 4096) == [1, 2, 4]
-    assert legal_parts(MACHINES["chip"], 576) == [1, 2]
-    assert legal_parts(MACHINES["card"], 17 * 16) == [1]
+    assert legal_parts(MACHINES["card"], [4096], 4096) == [1, 2, 4]
+    assert legal_parts(MACHINES["chip"], [576], 576) == [1, 2]
+    assert legal_parts(MACHINES["card"], [64], 17 * 16) == [1]
+    assert legal_parts(MACHINES["card"], [4096], 32000) == [1, 2]  # the input alone nearly fills the scratch
     assert choose_parts(MACHINES["card"], [4096], 4096) == 4
     assert choose_parts(MACHINES["chip"], [576, 192, 192], 576) == 1
     whole, split = (gemv_cost(MACHINES["card"], [4096], 4096, parts) for parts in (1, 4))

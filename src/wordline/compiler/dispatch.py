@@ -89,6 +89,7 @@ def _choose(op: str, kind: str, candidates: Sequence[Candidate], task: str | Non
 
 NO_STREAMING = "weights, keys and values do not pass through scratch"
 FEWEST_CYCLES = "fewest cycles of all matrices with this input"
+NO_ROOM = "the parts do not fit the scratch beside what else is live"
 AS_READ_OUT = "logits go to the host as the banks read them out"
 NO_HOST = "host calls are not generated"
 
@@ -147,7 +148,7 @@ def dispatch_linear(
     ``parts``: runs of channels that the layout splits K over, ``why_parts``: what decided it.
     """
     banks = []
-    for split in legal_parts(machine, k):
+    for split in legal_parts(machine, [outputs], k):
         terms = _gemv_terms(machine, gemv_cost(machine, [outputs], k, split))
         other = None if split == parts else f"laid out with K in {parts} parts" if parts > 1 else "K is not split"
         banks.append(Candidate("banks", terms, other, other and why_parts, split))

@@ -10,6 +10,7 @@ from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TO
 from wordline.compiler.dispatch import (
     AS_READ_OUT,
     FEWEST_CYCLES,
+    NO_ROOM,
     Decision,
     dispatch_attention,
     dispatch_embedding,
@@ -104,17 +105,18 @@ def _static(dim: object) -> int:
     return dim
 
 
-def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bool) -> Lowered:
+def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bool, split: bool) -> Lowered:
     """Lower a decode step of batch 1.
 
     ``overlap``: the scores of two KV heads are in scratch at once, so that channels and vector unit overlap.
+    ``split``: K of a matrix may be split over runs of channels, whose partial sums are in scratch at once.
     """
-    return _Lowering(machine, graph, max_context, overlap).run()
+    return _Lowering(machine, graph, max_context, overlap, split).run()
 
 
 class _Lowering:
-    def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool) -> None:
-        self.machine, self.graph, self.overlap = machine, graph, overlap
+    def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool, split: bool) -> None:
+        self.machine, self.graph, self.overlap, self.split = machine, graph, overlap, split
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
         self.kv = kv_layout(machine, graph, max_context)
@@ -266,7 +268,7 @@ class _Lowering:
         self._ready([(first.operands[0], Form.BF16_EVERYWHERE)])
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
-        is_logits = self._logits_op() in ops
+        fixed = AS_READ_OUT if self._logits_op() in ops else None if self.split else NO_ROOM
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -274,9 +276,9 @@ class _Lowering:
                     "shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc
                 )
         else:
-            parts = 1 if is_logits else choose_parts(self.machine, outputs, k)
+            parts = 1 if fixed else choose_parts(self.machine, outputs, k)
             stream = self._place(names, outputs, k, indexed=False, parts=parts)
-        why = AS_READ_OUT if is_logits else FEWEST_CYCLES
+        why = fixed or FEWEST_CYCLES
         for op, m in zip(ops, outputs, strict=True):
             task = "gemv " + "+".join(names)
             self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, stream.parts, why, task))

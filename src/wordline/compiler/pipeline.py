@@ -54,16 +54,17 @@ def _check_weights(graph: Graph, machine: Machine, max_context: int) -> None:
 
 
 def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, ScratchPlan]:
-    """Lower with the most overlap whose buffers fit the scratch."""
-    for overlap in (True, False):
-        lowered = lower_graph(machine, graph, max_context, overlap=overlap)
+    """Lower in the fastest form whose buffers fit the scratch."""
+    forms = ((True, True), (True, False), (False, False))
+    for overlap, split in forms:
+        lowered = lower_graph(machine, graph, max_context, overlap=overlap, split=split)
         # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
         owners = weight_owners(machine, lowered.streams, lowered.parameters)
         check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)
         try:
             return lowered, plan_scratch(machine, lowered.tasks, (lowered.zeros,))
         except WordlineError as error:
-            if error.code != "scratch-full" or not overlap:
+            if error.code != "scratch-full" or (overlap, split) == forms[-1]:
                 raise
     raise AssertionError("unreachable")
 

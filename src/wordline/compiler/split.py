@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordline.compiler.integers import ceil_div
+from wordline.compiler.kernel.scratch import ELEMENT_BYTES
 from wordline.compiler.layout import WeightStream, place_weights
 from wordline.compiler.vector.cost import PassCost
 from wordline.isa.controller.vector import OP_BY_NAME
@@ -38,12 +39,22 @@ class GemvCost:
         return self.macs + self.turns + self.visits + self.additions
 
 
-def legal_parts(machine: Machine, k: int) -> list[int]:
-    """Numbers of runs of channels that K may be split over: what one vector pass can add, parts of whole columns."""
+def legal_parts(machine: Machine, outputs: Sequence[int], k: int) -> list[int]:
+    """Numbers of runs of channels that K may be split over.
+
+    One vector pass can add the parts, a part has whole columns, and input, parts and sums fit the scratch.
+    """
     columns = ceil_div(k, machine.bank_unit.lanes)
     most = machine.vector_unit.max_operands if machine.vector_unit.present else 1
     channels = machine.organisation.channels
-    return [1 << i for i in range(most.bit_length()) if channels % (1 << i) == 0 and columns % (1 << i) == 0]
+    splits = [1 << i for i in range(1, most.bit_length()) if channels % (1 << i) == 0 and columns % (1 << i) == 0]
+
+    def scratch(parts: int) -> int:
+        rows = place_weights(machine, [""] * len(outputs), outputs, k, 0, parts=parts).total_rows
+        column = machine.organisation.column_bytes
+        return (columns + (1 + ELEMENT_BYTES["f32"] // ELEMENT_BYTES["bf16"]) * rows) * column
+
+    return [1, *(parts for parts in splits if scratch(parts) <= machine.scratch.bytes_per_channel)]
 
 
 def gemv_cost(machine: Machine, outputs: Sequence[int], k: int, parts: int) -> GemvCost:
@@ -70,7 +81,7 @@ def gemv_cost(machine: Machine, outputs: Sequence[int], k: int, parts: int) -> G
 
 def choose_parts(machine: Machine, outputs: Sequence[int], k: int) -> int:
     """The number of parts that costs least; the smaller one where two cost the same."""
-    return min(legal_parts(machine, k), key=lambda parts: gemv_cost(machine, outputs, k, parts).cycles)
+    return min(legal_parts(machine, outputs, k), key=lambda parts: gemv_cost(machine, outputs, k, parts).cycles)
 
 
 def plan_stages(machine: Machine, stream: WeightStream) -> list[int]:

@@ -94,7 +94,8 @@ class _Gemv:
         stream = self._stream
         if stream.parts > 1:
             part = self._builder.calc("SHR", CHANNEL, stream.part_channels.bit_length() - 1, "part")
-            self._source = linear(part) * (stream.columns * stream.column_bytes) + self._x.offset
+            offset = self._builder.calc("MUL", part, stream.columns * stream.column_bytes, "offset")
+            self._source = linear(offset) + self._x.offset
 
     def _steps(self, first: int, last: int, stage: Stage) -> None:
         """Groups ``first .. last`` (inclusive), each with the read-out of the one before it."""
