@@ -219,7 +219,7 @@ StreamSegments find_segments(const Stream& stream) {
     for (const Operation& op : stream.operations) {
         const TimedOperands timed = timed_operands(op.opcode);
         const auto names = [&op](std::int8_t position) { return position != none && varies(op.operands[static_cast<std::size_t>(position)]); };
-        found.path.push_back({names(timed.count), names(timed.bank), timed.row != none});
+        found.path.push_back({names(timed.count), names(timed.bank), timed.row != none, false});
     }
     std::uint32_t live = 0;    // before the instruction last looked at
     std::uint32_t last = end;  // where a segment that begins after it ends
@@ -250,6 +250,12 @@ StreamSegments find_segments(const Stream& stream) {
     }
     add(0);
     std::ranges::reverse(found.segments);
+    for (const auto& [loop, loads] : found.loads_used_in) {
+        found.path[loop].uses_whole = true;
+    }
+    for (const auto& [loop, inputs] : found.inputs_used_in) {
+        found.path[loop].uses_whole = true;
+    }
     if (stream.engine == Engine::channel) {
         std::map<std::vector<std::int64_t>, std::uint32_t> shapes;
         for (Segment& segment : found.segments) {

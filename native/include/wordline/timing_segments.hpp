@@ -29,6 +29,7 @@ struct Segment {
 // Which operands of a channel instruction a path names: counts and banks that may differ from run to run, and every row.
 struct PathOperands {
     bool count = false, bank = false, row = false;
+    bool uses_whole = false;  // LOOPs: there are loads or inputs of which all bits matter when it is entered
 };
 
 struct StreamSegments {

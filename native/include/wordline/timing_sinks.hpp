@@ -193,7 +193,12 @@ public:
     std::int32_t load_word(std::int64_t address, std::uint32_t instruction) {
         const std::int32_t value = Sink::load_word(address, instruction);
         loads.note(address, value, analysis_.load_shift[instruction]);
-        loaded_[instruction] = address;
+        const auto known = std::ranges::find(loaded_, instruction, &std::pair<std::uint32_t, std::int64_t>::first);
+        if (known != loaded_.end()) {
+            known->second = address;
+        } else {
+            loaded_.emplace_back(instruction, address);
+        }
         if (analysis_.load_leaves[instruction]) {
             reloads.push_back({stream_.operations[instruction].rd, static_cast<std::int32_t>(address)});
         }
@@ -213,17 +218,8 @@ public:
         if (varies) {
             path.push_back(count);
         }
-        if (const auto used = analysis_.loads_used_in.find(instruction); count > 0 && used != analysis_.loads_used_in.end()) {
-            for (const std::uint32_t load : used->second) {
-                if (const auto loaded = loaded_.find(load); loaded != loaded_.end()) {
-                    loads.note(loaded->second, Sink::load_word(loaded->second, load), 0);
-                }
-            }
-        }
-        if (const auto used = analysis_.inputs_used_in.find(instruction); count > 0 && used != analysis_.inputs_used_in.end()) {
-            for (const std::uint8_t input : used->second) {
-                loads.note(-1 - std::int64_t{input}, inputs[input], 0);
-            }
+        if (count > 0 && analysis_.path[instruction].uses_whole) {
+            enter(instruction);
         }
     }
     void command(const ChannelCommand& c) {
@@ -248,21 +244,52 @@ public:
     LoadedWords loads;
 
 private:
+    // From here on all bits matter of what this loop reads.
+    void enter(std::uint32_t loop) {
+        if (const auto used = analysis_.loads_used_in.find(loop); used != analysis_.loads_used_in.end()) {
+            for (const std::uint32_t load : used->second) {
+                for (const auto& [instruction, address] : loaded_) {
+                    if (instruction == load) {
+                        loads.note(address, Sink::load_word(address, load), 0);
+                    }
+                }
+            }
+        }
+        if (const auto used = analysis_.inputs_used_in.find(loop); used != analysis_.inputs_used_in.end()) {
+            for (const std::uint8_t input : used->second) {
+                loads.note(-1 - std::int64_t{input}, inputs[input], 0);
+            }
+        }
+    }
     std::int32_t row_number(std::int32_t row) {
         if (rows.empty() || row != last_row_) {
-            const auto [found, is_new] = numbers_.try_emplace(row, static_cast<std::int32_t>(rows.size()));
-            if (is_new) {
-                rows.push_back(row);
-            }
             last_row_ = row;
-            last_number_ = found->second;
+            last_number_ = find_row(row);
         }
         return last_number_;
+    }
+    std::int32_t find_row(std::int32_t row) {
+        constexpr std::size_t few = 16;
+        const auto next = static_cast<std::int32_t>(rows.size());
+        if (rows.size() < few) {
+            if (const auto found = std::ranges::find(rows, row); found != rows.end()) {
+                return static_cast<std::int32_t>(found - rows.begin());
+            }
+        } else {
+            for (std::size_t i = numbers_.size(); i < rows.size(); ++i) {
+                numbers_.emplace(rows[i], static_cast<std::int32_t>(i));
+            }
+            if (const auto found = numbers_.find(row); found != numbers_.end()) {
+                return found->second;
+            }
+        }
+        rows.push_back(row);
+        return next;
     }
 
     const Stream& stream_;
     const StreamSegments& analysis_;
-    std::unordered_map<std::uint32_t, std::int64_t> loaded_;  // address of the last load of each instruction
+    std::vector<std::pair<std::uint32_t, std::int64_t>> loaded_;  // of each load instruction, the address it last had
     std::unordered_map<std::int32_t, std::int32_t> numbers_;  // of rows
     std::int32_t last_row_ = -1, last_number_ = -1;
 };
