@@ -11,9 +11,10 @@ from typing import Any
 
 from benchmarks import baseline
 from benchmarks.report import page
-from benchmarks.suite import CASES, TITLES, Entry, key, machine_of, measure
+from benchmarks.suite import CASES, TITLES, Entry, changed, key, machine_of, measure
 from wordline.cli.output import print_json, print_tables, table
 from wordline.cli.progress import progress
+from wordline.errors import WordlineError
 from wordline.files import write_text
 
 LIMITS = ("L0", "L2", "L3")
@@ -26,29 +27,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="TEXT", default="", help="cases whose name contains TEXT")
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="change a field of every machine, as a what-if: nothing is compared with the baseline",
+    )
     parser.add_argument("--accept", action="store_true", help="write the measured cycles into the baseline")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with the cycles by cause")
     args = parser.parse_args(arguments)
-    cases = [case for case in CASES if args.only in key(case)]
+    if args.set and args.accept:
+        parser.error("a what-if is no baseline: give --set or --accept")
+    cases = [changed(case, args.set) for case in CASES if args.only in key(case)]
     if not cases:
         parser.error(f"no case contains {args.only!r}; there are: {', '.join(map(key, CASES))}")
-    entries = []
+    entries, failures = [], []
     with progress() as report:
         for case in cases:
             report(key(case))
-            entries.append(measure(case))
+            try:
+                entries.append(measure(case))
+            except WordlineError as error:
+                if not args.set:
+                    raise
+                failures.append(f"{key(case)}: {error.what}")
     names = {key(case) for case in cases}
-    all_known = baseline.read()
+    all_known = {} if args.set else baseline.read()
     # A case that the suite no longer has is a change of the whole suite only.
     known = {name: cycles for name, cycles in all_known.items() if name in names or not args.only}
     cycles = {key(entry.case): entry.cycles for entry in entries}
-    changes = baseline.changes(known, cycles)
+    changes = [] if args.set else baseline.changes(known, cycles)
     if args.html is not None:
         write_text(args.html, page(entries))
     if args.json:
         print_json(
             {
+                "failures": failures,
                 "entries": [
                     {**entry.document(machine_of(entry.case.machine)), "baseline_cycles": known.get(key(entry.case))}
                     for entry in entries
@@ -60,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     else:
         print_tables(*_tables(entries, known))
-        print_tables(*_verdict(changes, args.accept))
+        print_tables(*(failures if args.set else _verdict(changes, args.accept)))
     if args.accept:
         baseline.write({**all_known, **cycles} if args.only else cycles)
         return 0

@@ -5,7 +5,8 @@ Cycles are exact: the same program on the same machine always takes the same num
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -154,6 +155,11 @@ CASES: tuple[Case, ...] = (
     *(Decode(CARD, "Qwen3-0.6B", context) for context in (128, 4096, 32768)),
     *(Decode(CARD, "Llama-2-7B", context) for context in (128, 2048, 4096)),
 )
+
+
+def changed(case: Case, settings: Iterable[str]) -> Case:
+    """The case on its machine with ``settings`` (path=value)."""
+    return dataclasses.replace(case, machine="+".join([case.machine, *settings]))  # type: ignore[type-var]
 
 
 def key(case: Case) -> str:
