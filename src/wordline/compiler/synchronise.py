@@ -66,8 +66,8 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     for index, task in enumerate(tasks):
         found: set[int] = set()
         shares = {share.buffer: (share.part, share.parts) for share in task.shares}
-        read = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, (0, 1))) for b in task.reads]
-        written = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, (0, 1))) for b in task.writes]
+        read = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, WHOLE)) for b in task.reads]
+        written = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, WHOLE)) for b in task.writes]
         produced = {int(w) for span in read for w in np.unique(writer[span])}
         for span in written:
             found.update(int(w) for w in np.unique(writer[span]))
@@ -90,8 +90,12 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     return result
 
 
+WHOLE = (0, 1)
+"""The part of a buffer, and the number of its parts, that stand for all of it."""
+
+
 def _span(offset: int, size: int, part: int, parts: int) -> slice:
-    """Granules of a buffer; a part of it, wherever its bytes really are, stands for its share of them, at least one."""
+    """Granules of a buffer; a part, wherever its bytes really are, stands for its share of them, at least one."""
     first, end = offset // GRANULE, ceil_div(offset + size, GRANULE)
     begin = first + (end - first) * part // parts
     return slice(begin, max(begin + 1, first + (end - first) * (part + 1) // parts))

@@ -37,6 +37,10 @@ class Builder:
         """Leave register mode now rather than when a command needs that."""
         self._stack[-1].append(command("TMOD", None, {"mode": 0}))
 
+    def register_mode(self) -> None:
+        """Enter register mode now rather than when a command needs that."""
+        self._stack[-1].append(command("TMOD", None, {"mode": 1}))
+
     def extend(self, items: Sequence[Item]) -> None:
         """Append items."""
         self._stack[-1].extend(items)

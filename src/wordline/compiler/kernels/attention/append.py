@@ -31,6 +31,22 @@ def append(shape: AttentionShape, k: ScratchTensor, v: ScratchTensor) -> tuple[I
     return b.take()
 
 
+def append_value(shape: AttentionShape, round_: int, first_row: int, v: ScratchTensor) -> tuple[Item, ...]:
+    """Body of the channel task that only writes the step's V of a round, and opens row ``first_row`` of the channel's
+    first page afterwards.
+    """
+    b = Builder()
+    pages = Pages(b, shape)
+    newest = pages.newest(round_)
+    with b.loop(b.calc("LT", -1, newest, "own")):
+        row = b.load(pages.address(round_, newest), "row")
+        b.extend(turn_row(linear(row) + shape.kv.rows_per_side))
+        write_value(pages, linear(row), pages.head(round_), v)
+        first = b.load(pages.address(round_, 0), "first")
+        b.extend(turn_row(linear(first) + first_row))
+    return b.take()
+
+
 def write_key(pages: Pages, row: Linear, head: Linear, k: ScratchTensor) -> None:
     """The step's K of a KV head into the page at ``row``."""
     b, shape, kv = pages.b, pages.shape, pages.shape.kv

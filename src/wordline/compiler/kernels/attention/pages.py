@@ -124,9 +124,12 @@ class Walk:
             self.end, self.count = linear(end), b.calc("SUB", end, self.first, "count")
         self.row = pages.load(stretch, self.first, "row")
 
-    def open(self) -> None:
-        """Open the first row, if no earlier task has."""
-        self.pages.b.extend(turn_row(linear(self.row) + self.stretch.first_row))
+    def open(self, refresh: bool) -> None:
+        """Open the first row, if no earlier task has; ``refresh``: if one can be paid ahead, do."""
+        if refresh:
+            self.pages.b.extend(turn_row(linear(self.row) + self.stretch.first_row))
+        else:
+            self.pages.b.emit("ACT16", row=linear(self.row) + self.stretch.first_row)
 
     def turn(self, page: Linear) -> None:
         """After the MACs of ``page``: open what comes next."""
@@ -147,8 +150,11 @@ class Walk:
         b.emit("ACT16", row=linear(self.row) + self.stretch.first_row)
 
     def leave(self) -> None:
-        """Without a page, open what comes next all the same."""
-        if self.following is not None:
+        """Without a page, open what comes next all the same: it may be written to, bank by bank.
+
+        Not where the pages are divided: there V is written by a task of its own, and instructions are many.
+        """
+        if self.following is not None and self.stretch.cuts == WHOLE:
             b = self.pages.b
             with b.loop(b.calc("LT", self.count, 1, "idle")):
                 self._load_following(self.following)

@@ -18,7 +18,7 @@ def score(
     shape: AttentionShape,
     stretch: Stretch,
     following: Stretch | None,
-    opened: bool,
+    opening: bool | None,
     q: ScratchTensor,
     scores: ScratchBuffer,
     zeros: ScratchBuffer,
@@ -26,11 +26,11 @@ def score(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """(prologue, body): q . K of every token in the pages of a stretch, for the query heads of the channel's KV head.
 
-    ``scores``: per query head of the group ``score_bytes``, tokens of a page in order, bf16. ``opened``: an earlier
-    task has opened the first row; ``following``: the stretch whose first row this one opens at its end. ``key``: the
-    step's K, which is written into its page on the way.
+    ``scores``: per query head of the group ``score_bytes``, tokens of a page in order, bf16. ``opening``: open
+    the first row, after a refresh if True; None: an earlier task has. ``following``: the stretch whose first row this
+    one opens at its end. ``key``: the step's K, which is written into its page on the way.
     """
-    return _Score(machine, shape, stretch, following, q, scores, zeros, key).code(opened)
+    return _Score(machine, shape, stretch, following, q, scores, zeros, key).code(opening)
 
 
 class _Score:
@@ -61,10 +61,10 @@ class _Score:
         self.pages = Pages(self.b, shape)
         self.walk = Walk(self.pages, stretch, following)
 
-    def code(self, opened: bool) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    def code(self, opening: bool | None) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
         b, walk, at_once = self.b, self.walk, self.pages_a_visit
-        if not opened:
-            walk.open()
+        if opening is not None:
+            walk.open(opening)
         some = b.calc("MIN", walk.count, at_once, "some")
         self._zero(linear(some) * len(self.visits[0]))
         newest = None if self.key is None else self.pages.newest(walk.stretch.round)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.ir import Item, Share
-from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
+from wordline.compiler.kernel.scratch import CHANNEL_ALIGNMENT, ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import SharedRegister
 from wordline.compiler.kernels.attention import vector
-from wordline.compiler.kernels.attention.append import append
+from wordline.compiler.kernels.attention.append import append, append_value
 from wordline.compiler.kernels.attention.pages import Stretch
 from wordline.compiler.kernels.attention.score import score
 from wordline.compiler.kernels.attention.shape import (
@@ -24,10 +25,12 @@ from wordline.compiler.kernels.attention.weigh import first_value_row, single_ru
 from wordline.isa.declare import Engine
 from wordline.machines import Machine
 
-SCORE_CUTS: Cuts = (2, 4, 6, 8, 10, 12, 14, 16)
-WEIGH_CUTS: Cuts = (6, 10, 14, 16)
-"""Parts of the pages where the vector unit takes most of the time: it starts after the first part's scores, and the
-banks have the last part left when it ends."""
+ONE_ROUND: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 12, 16), (6, 12, 16))
+ROUNDS: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 10, 12, 14, 16), (5, 10, 14, 16))
+"""Where the vector unit takes most of the time: parts of the first round's scores, so that it starts early, and of the
+last round's probabilities, so that the banks have little left to do when it ends. They are the fastest of those tried
+for grouped queries, and for one query head a KV head, on 32 channels, that leave room for the instructions of 32
+layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +83,24 @@ class _Steps:
         self.machine, self.shape, self.q, self.out, self.zeros = machine, shape, q, out, zeros
         self.key, self.value = (None if skipped else k), (None if skipped else v)
         rounds = shape.kv.rounds
+        self.division = ONE_ROUND if rounds == 1 else ROUNDS
         self.cut = vector_share(machine, shape.group, shape.kv.head_dim) > VECTOR_BOUND
         self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
         self.partials = [self._buffer("partial", i, partial_bytes(machine, shape)) for i in range(rounds)]
+        # One for all rounds: in between, nothing that another engine waits for takes its place.
+        size = round_up(shape.kv.groups * shape.group * vector.F32_BYTES, CHANNEL_ALIGNMENT)
+        self.sums = ScratchBuffer(f"sums{shape.layer}", size)
         self.steps: list[Step] = []
         if skipped:
             body = append(shape, k, v)
             self.steps.append(Step(Engine.CHANNEL, "append", body, (k.buffer, v.buffer), (), always=True))
         self.walks = self._order(1 if overlap else 0)
-        for index in range(len(self.walks)):
-            self._walk(index)
+        for index, (is_score, stretch) in enumerate(self.walks):
+            following = self.walks[index + 1][1] if index + 1 < len(self.walks) else None
+            if is_score:
+                self._score(stretch, following, index == 0)
+            else:
+                self._weigh(stretch, following)
 
     def _buffer(self, name: str, round_: int, size: int) -> ScratchBuffer:
         return ScratchBuffer(f"{name}{self.shape.layer}.{round_}", size)
@@ -101,11 +112,11 @@ class _Steps:
         ]
 
     def _score_cuts(self, round_: int) -> Cuts:
-        return SCORE_CUTS if self.cut and round_ == 0 else WHOLE
+        return self.division[0] if self.cut and round_ == 0 else WHOLE
 
     def _weigh_cuts(self, round_: int) -> Cuts:
         last = round_ == self.shape.kv.rounds - 1
-        return WEIGH_CUTS if self.cut and last and single_run(self.machine, self.shape) else WHOLE
+        return self.division[1] if self.cut and last and single_run(self.machine, self.shape) else WHOLE
 
     def _order(self, ahead: int) -> list[tuple[bool, Stretch]]:
         """What the channels do, in order: (the scores, rather than the weighing; the stretch)."""
@@ -123,15 +134,6 @@ class _Steps:
             order += weighs[i]
         return order
 
-    def _walk(self, index: int) -> None:
-        """A channel's step and the vector unit's work on what it delivers."""
-        is_score, stretch = self.walks[index]
-        following = self.walks[index + 1][1] if index + 1 < len(self.walks) else None
-        if is_score:
-            self._score(stretch, following, opened=index > 0)
-        else:
-            self._weigh(stretch, following)
-
     def _add(
         self,
         engine: Engine,
@@ -141,24 +143,30 @@ class _Steps:
         reads: Sequence[ScratchBuffer],
         writes: Sequence[ScratchBuffer],
         prologue: tuple[Item, ...] = (),
-        whole: bool = True,
+        shares: Sequence[Share] = (),
     ) -> None:
-        """``whole``: the step takes over or gives up all of the scores, rather than only its part of them."""
-        cuts = len(stretch.cuts)
-        shares = () if whole or cuts == 1 else (Share(self.scores[stretch.round], stretch.part, cuts),)
-        label = f"{name} {stretch.round}" + (f".{stretch.part}" if cuts > 1 else "")
-        self.steps.append(Step(engine, label, body, tuple(reads), tuple(writes), prologue, shares))
+        label = f"{name} {stretch.round}" + (f".{stretch.part}" if len(stretch.cuts) > 1 else "")
+        self.steps.append(Step(engine, label, body, tuple(reads), tuple(writes), prologue, tuple(shares)))
 
-    def _score(self, stretch: Stretch, following: Stretch | None, opened: bool) -> None:
-        machine, shape, round_ = self.machine, self.shape, stretch.round
-        scores, key = self.scores[round_], self.key
+    def _scores_of(self, stretch: Stretch) -> list[Share]:
+        """What a step touches of the scores if it works on one part of the pages."""
+        parts = len(stretch.cuts)
+        return [] if parts == 1 else [Share(self.scores[stretch.round], stretch.part, parts)]
+
+    def _score(self, stretch: Stretch, following: Stretch | None, first: bool) -> None:
+        machine, shape, round_, key = self.machine, self.shape, stretch.round, self.key
+        scores = self.scores[round_]
         reads = [self.q.buffer] + ([key.buffer] if key is not None else [])
-        prologue, body = score(machine, shape, stretch, following, opened, self.q, scores, self.zeros, key)
-        self._add(Engine.CHANNEL, "score", stretch, body, reads, [scores], prologue, whole=stretch.begins)
+        # Where the vector unit waits for the first scores, a refresh can wait.
+        opening = not self.cut if first else None
+        prologue, body = score(machine, shape, stretch, following, opening, self.q, scores, self.zeros, key)
+        # The first part takes over the whole buffer from whoever had these bytes before.
+        shares = [] if stretch.begins else self._scores_of(stretch)
+        self._add(Engine.CHANNEL, "score", stretch, body, reads, [scores], prologue, shares)
         if stretch.begins:
             self.largest = self._registers("max", round_)
         body = vector.maxima(machine, shape, round_, stretch.cuts, stretch.part, scores, self.largest)
-        self._add(Engine.VECTOR, "maximum", stretch, body, [scores], [], whole=False)
+        self._add(Engine.VECTOR, "maximum", stretch, body, [scores], [], (), self._scores_of(stretch))
         if stretch.ends:
             self._exponentials(round_)
 
@@ -168,20 +176,25 @@ class _Steps:
         for part in range(len(cuts)):
             stretch = Stretch(round_, cuts, part)
             body = vector.exponentials(machine, shape, round_, cuts, part, scores, self.largest, sums)
-            self._add(Engine.VECTOR, "softmax", stretch, body, [scores], [scores], whole=False)
-        if round_ == shape.kv.rounds - 1:
-            # The vector unit has nothing else to do while the banks weigh the last part.
-            self._add(Engine.VECTOR, "invert", Stretch(round_), vector.reciprocals(machine, sums), [], [])
+            self._add(Engine.VECTOR, "softmax", stretch, body, [scores], [scores], (), self._scores_of(stretch))
+        body = vector.reciprocals(machine, sums, self.sums)
+        self._add(Engine.VECTOR, "invert", Stretch(round_), body, [], [self.sums])
 
     def _weigh(self, stretch: Stretch, following: Stretch | None) -> None:
-        machine, shape, round_ = self.machine, self.shape, stretch.round
-        scores, partial = self.scores[round_], self.partials[round_]
-        value = self.value
+        machine, shape, round_, value = self.machine, self.shape, stretch.round, self.value
+        scores, partial, sums = self.scores[round_], self.partials[round_], self._registers("sum", round_)
+        if self.cut and value is not None:
+            if stretch.begins:
+                # The channels wait for the first probabilities: writing V now costs nothing.
+                body = append_value(shape, round_, stretch.first_row, value)
+                self._add(Engine.CHANNEL, "append", Stretch(round_), body, [value.buffer], [])
+            value = None
         reads = [scores] + ([value.buffer] if value is not None else [])
-        prologue, body = weigh(machine, shape, stretch, following, scores, partial, self.zeros, value)
         writes = [partial] if stretch.ends else []
-        self._add(Engine.CHANNEL, "weigh", stretch, body, reads, writes, prologue, whole=stretch.ends)
+        prologue, body = weigh(machine, shape, stretch, following, scores, partial, self.zeros, value)
+        # The last part gives up the whole buffer.
+        shares = [] if stretch.ends else self._scores_of(stretch)
+        self._add(Engine.CHANNEL, "weigh", stretch, body, reads, writes, prologue, shares)
         if stretch.ends:
-            inverted = round_ == shape.kv.rounds - 1
-            body = vector.merge(machine, shape, round_, partial, self._registers("sum", round_), inverted, self.out)
+            body = vector.merge(machine, shape, round_, partial, sums, self.out)
             self._add(Engine.VECTOR, "merge", stretch, body, [partial], [partial, self.out.buffer])

@@ -22,6 +22,7 @@ from wordline.compiler.kernels.attention.shape import (
 from wordline.compiler.vector.builder import PassBuilder, PassValue
 from wordline.machines import Machine
 
+F32_BYTES = 4
 Registers = list[list[SharedRegister]]
 """Shared registers of a round, one a channel group and query head."""
 
@@ -139,13 +140,24 @@ def exponentials(
     return b.take()
 
 
-def reciprocals(machine: Machine, sums: Registers) -> tuple[Item, ...]:
-    """Body of the vector task that replaces the sums by their reciprocals."""
+def reciprocals(machine: Machine, sums: Registers, place: ScratchBuffer) -> tuple[Item, ...]:
+    """Body of the vector task that replaces the sums by their reciprocals, all of them in one pass over ``place``.
+
+    ``place``: float32, one a sum, on channel 0.
+    """
     b = Builder()
-    for total in (total for heads in sums for total in heads):
-        step = PassBuilder(machine, (1,))
-        step.reduce("max", step.recip(step.scalar(total)), total)
-        b.passes(step.build())
+    totals = [total for heads in sums for total in heads]
+    for index, total in enumerate(totals):
+        put = PassBuilder(machine, (1,))
+        put.store(put.scalar(total), place, index * F32_BYTES, (F32_BYTES,))
+        b.passes(put.build())
+    step = PassBuilder(machine, (len(totals),))
+    step.store(step.recip(step.load(place, 0, (F32_BYTES,))), place, 0, (F32_BYTES,))
+    b.passes(step.build())
+    for index, total in enumerate(totals):
+        get = PassBuilder(machine, (1,))
+        get.reduce("max", get.load(place, index * F32_BYTES, (F32_BYTES,)), total)
+        b.passes(get.build())
     return b.take()
 
 
@@ -155,13 +167,13 @@ def merge(
     round_: int,
     partial: ScratchBuffer,
     sums: Registers,
-    inverted: bool,
     out: ScratchTensor,
 ) -> tuple[Item, ...]:
     """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel in ``out``.
 
     With few channels one pass adds all. Otherwise only the channels that hold a page are added, as many a pass as it
-    has operands, onto a float32 vector behind the parts. ``inverted``: the sums are reciprocals already.
+    has operands, onto a float32 vector behind the parts.
+    ``sums``: their reciprocals.
     """
     b, kv = Builder(), shape.kv
     channel_bytes = machine.scratch.bytes_per_channel
@@ -180,7 +192,7 @@ def merge(
                 places = [(head + member * kv.groups) % kv.channels for member in range(kv.spread)]
                 parts = [(partial, place * channel_bytes + query * shape.head_bytes, "bf16") for place in places]
             place = out.offset + (head * shape.group + query) * shape.head_bytes
-            _finish(machine, b, shape, parts, total, inverted, out, place)
+            _finish(machine, b, shape, parts, total, out, place)
     return b.take()
 
 
@@ -244,16 +256,13 @@ def _finish(
     shape: AttentionShape,
     parts: list[Part],
     total: SharedRegister,
-    inverted: bool,
     out: ScratchTensor,
     place: int,
 ) -> None:
-    """The sum of ``parts`` over the sum of the probabilities, to every channel."""
+    """The sum of ``parts`` times the reciprocal ``total``, to every channel."""
     step = PassBuilder(machine, (shape.kv.head_dim,))
     value = _load(step, parts[0])
     for part in parts[1:]:
         value = value + _load(step, part)
-    divisor = step.scalar(total)
-    scaled = value * (divisor if inverted else step.recip(divisor))
-    step.store(scaled, out.buffer, place, (ELEMENT_BYTES,), "bf16", every_channel=True)
+    step.store(value * step.scalar(total), out.buffer, place, (ELEMENT_BYTES,), "bf16", every_channel=True)
     b.passes(step.build())

@@ -119,7 +119,7 @@ class _Weigh:
             self._run(walk, turn, None if number else newest)
             walk.leave()
             if self.stretch.ends:
-                self._read(walk, turn)
+                self._read(turn)
         return prologue, b.take()
 
     def _walk(self, number: int) -> Walk:
@@ -134,7 +134,7 @@ class _Weigh:
     def _zero(self, turn: _Turn) -> None:
         self.b.emit("WRMAC16", accumulator=0, count=turn.accumulators, source=Address(self.zeros))
 
-    def _read(self, walk: Walk, turn: _Turn) -> None:
+    def _read(self, turn: _Turn) -> None:
         place = turn.queries.start * self.shape.head_bytes + turn.parts.start * COLUMN_BYTES
         count = linear(turn.accumulators)
         if not self.idle_too:
@@ -171,6 +171,8 @@ class _Weigh:
                 self._append(walk, page, newest)
                 self._multiply(walk, turn, 0, columns, at_once * columns, linear(slot) * columns)
                 walk.turn(page)
+            # Whatever comes next needs it: the next pages' probabilities, or reading the results.
+            b.register_mode()
 
     def _append(self, walk: Walk, page: Linear, newest: Register | None) -> None:
         if self.value is not None and newest is not None:
