@@ -98,7 +98,7 @@ def _programs(machine, shape, kv_heads, group, head_dim, skipped):  # type: igno
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
     append = Task(Engine.CHANNEL, "append", "a", "attention", "", write_only(shape, k, v), (k.buffer, v.buffer))
-    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, overlap=True, skipped=skipped)
+    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, overlap=True, parts=True, skipped=skipped)
     tasks = [
         Task(s.engine, s.name, "a", "attention", "", s.body, s.reads, s.writes, s.prologue, None, s.shares)
         for s in steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from wordline._native import FunctionalModel
 from wordline.artifact import ArtifactContents
 from wordline.compiler.contents import artifact_contents
 from wordline.compiler.pipeline import compile_graph
-from wordline.frontend.load import load_model
+from wordline.errors import WordlineError
+from wordline.frontend.load import load_config, load_model
 from wordline.graph.interpreter import Interpreter
 from wordline.machines import load_machine
 from wordline.numerics.formats import bf16_bits_to_f32
 from wordline.sim.reference import ReferenceDevice
+from wordline.sim.shapes import known_shapes
 
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {},
@@ -138,3 +141,23 @@ def test_weights_unbound(tmp_path: Path) -> None:
     programs = [compile_graph(m.graph, machine, 64).generated.program.to_bytes() for m in (bound, bare)]
     assert programs[0] == programs[1]
     assert artifact_contents(compile_graph(bare.graph, machine, 64), bare, tmp_path / "config.json").weights is None
+
+
+def test_a_program_too_large_takes_a_shorter_style() -> None:
+    """Attention in parts is dropped where the instruction memory is short; what is still too large is refused."""
+    shape = dataclasses.replace(known_shapes()["Llama-3-8B"], layers=2, vocab=512)
+    fields = {**shape.config_fields(), "model_type": "llama", "max_position_embeddings": 4096}
+    graph = load_config("short", fields).graph
+    card = load_machine("gddr6-aim-card")
+    size = len(compile_graph(graph, card, 4096).generated.program.to_bytes())
+
+    def limited(limit: int) -> int:
+        machine = load_machine("gddr6-aim-card", {"command_processor.instruction_memory_bytes": limit})
+        return len(compile_graph(graph, machine, 4096).generated.program.to_bytes())
+
+    assert limited(size) == size
+    shorter = limited(3 * size // 4)
+    assert shorter < 3 * size // 4
+    with pytest.raises(WordlineError) as caught:
+        limited(shorter // 2)
+    assert caught.value.code == "program-too-large"

@@ -105,18 +105,29 @@ def _static(dim: object) -> int:
     return dim
 
 
-def lower_graph(machine: Machine, graph: Graph, max_context: int, *, overlap: bool, split: bool) -> Lowered:
-    """Lower a decode step of batch 1.
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What a program does to be fast, for scratch or instructions.
 
-    ``overlap``: the scores of two KV heads are in scratch at once, so that channels and vector unit overlap.
-    ``split``: K of a matrix may be split over runs of channels, whose partial sums are in scratch at once.
+    Attributes:
+        overlap: the scores of two rounds of KV heads are in scratch at once, so that channels and vector unit overlap.
+        split: K of a matrix may be split over runs of channels, whose partial sums are in scratch at once.
+        parts: attention goes through the pages in parts where the vector unit binds, each with code of its own.
     """
-    return _Lowering(machine, graph, max_context, overlap, split).run()
+
+    overlap: bool = True
+    split: bool = True
+    parts: bool = True
+
+
+def lower_graph(machine: Machine, graph: Graph, max_context: int, style: Style) -> Lowered:
+    """Lower a decode step of batch 1."""
+    return _Lowering(machine, graph, max_context, style).run()
 
 
 class _Lowering:
-    def __init__(self, machine: Machine, graph: Graph, max_context: int, overlap: bool, split: bool) -> None:
-        self.machine, self.graph, self.overlap, self.split = machine, graph, overlap, split
+    def __init__(self, machine: Machine, graph: Graph, max_context: int, style: Style) -> None:
+        self.machine, self.graph, self.style = machine, graph, style
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
         self.kv = kv_layout(machine, graph, max_context)
@@ -268,7 +279,7 @@ class _Lowering:
         self._ready([(first.operands[0], Form.BF16_EVERYWHERE)])
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
-        fixed = AS_READ_OUT if self._logits_op() in ops else None if self.split else NO_ROOM
+        fixed = AS_READ_OUT if self._logits_op() in ops else None if self.style.split else NO_ROOM
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -326,7 +337,8 @@ class _Lowering:
             v_,
             out,
             self.zeros,
-            overlap=self.overlap,
+            overlap=self.style.overlap,
+            parts=self.style.parts,
             skipped=predicate is not None,
         ):
             self._task(

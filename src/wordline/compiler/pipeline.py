@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from wordline.artifact import ArtifactContents
@@ -12,8 +13,8 @@ from wordline.compiler.compiled import Compiled
 from wordline.compiler.contents import artifact_contents
 from wordline.compiler.dump import dump_ir
 from wordline.compiler.footprint import matrix_owners, weight_owners
-from wordline.compiler.lower import Lowered, kv_layout, lower_graph
-from wordline.compiler.memory import ScratchPlan, plan_scratch
+from wordline.compiler.lower import Style, kv_layout, lower_graph
+from wordline.compiler.memory import plan_scratch
 from wordline.compiler.synchronise import synchronise
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel, load_model
@@ -35,8 +36,24 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     Raises ``WordlineError``: "scratch-full", "device-full", "kv-layout" and what the passes refuse.
     """
     _check_weights(graph, machine, max_context)
+    style = Style()
+    while True:
+        try:
+            return _compile(graph, machine, max_context, style, progress)
+        except WordlineError as error:
+            smaller = _smaller(style, error.code)
+            if smaller is None:
+                raise
+            style = smaller
+
+
+def _compile(graph: Graph, machine: Machine, max_context: int, style: Style, progress: Progress) -> Compiled:
     progress("placing weights and generating kernels")
-    lowered, plan = _fit(graph, machine, max_context)
+    lowered = lower_graph(machine, graph, max_context, style)
+    # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
+    owners = weight_owners(machine, lowered.streams, lowered.parameters)
+    check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)
+    plan = plan_scratch(machine, lowered.tasks, (lowered.zeros,))
     progress("synchronising engines")
     sync = synchronise(lowered.tasks, plan)
     progress("generating code")
@@ -45,28 +62,23 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     return Compiled(machine, graph, lowered, plan, sync, generated, max_context)
 
 
+def _smaller(style: Style, failure: str) -> Style | None:
+    """The next fastest style that takes less of what was short; None if there is none."""
+    if failure == "program-too-large" and style.parts:
+        return replace(style, parts=False)
+    if failure == "scratch-full" and style.split:
+        return replace(style, split=False)
+    if failure == "scratch-full" and style.overlap:
+        return replace(style, overlap=False)
+    return None
+
+
 def _check_weights(graph: Graph, machine: Machine, max_context: int) -> None:
     """Refuse a model whose weights alone exceed the device before anything is generated for it."""
     owners = matrix_owners(machine, graph)
     if sum(owner.used_bytes for owner in owners) > machine.organisation.capacity_bytes:
         kv = kv_layout(machine, graph, max_context)
         check_capacity(machine, sum(owner.rows for owner in owners), kv, graph.name, owners)
-
-
-def _fit(graph: Graph, machine: Machine, max_context: int) -> tuple[Lowered, ScratchPlan]:
-    """Lower in the fastest form whose buffers fit the scratch."""
-    forms = ((True, True), (True, False), (False, False))
-    for overlap, split in forms:
-        lowered = lower_graph(machine, graph, max_context, overlap=overlap, split=split)
-        # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
-        owners = weight_owners(machine, lowered.streams, lowered.parameters)
-        check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)
-        try:
-            return lowered, plan_scratch(machine, lowered.tasks, (lowered.zeros,))
-        except WordlineError as error:
-            if error.code != "scratch-full" or (overlap, split) == forms[-1]:
-                raise
-    raise AssertionError("unreachable")
 
 
 def check_context(model: ImportedModel, context: int, where: str) -> None:

@@ -57,14 +57,16 @@ def attention_steps(
     zeros: ScratchBuffer,
     *,
     overlap: bool,
+    parts: bool,
     skipped: bool,
 ) -> list[Step]:
     """All steps, with q, k, v (bf16, every channel) in scratch and the result, bf16 in every channel, in ``out``.
 
     ``overlap``: the scores of two rounds are in scratch at once, so that channels and vector unit overlap.
+    ``parts``: where the vector unit binds, it works on one part of the pages while the channels work on another.
     ``skipped``: some submissions do nothing but append; then that is a step of its own.
     """
-    return _Steps(machine, shape, q, k, v, out, zeros, overlap, skipped).steps
+    return _Steps(machine, shape, q, k, v, out, zeros, overlap, parts, skipped).steps
 
 
 class _Steps:
@@ -78,13 +80,14 @@ class _Steps:
         out: ScratchTensor,
         zeros: ScratchBuffer,
         overlap: bool,
+        parts: bool,
         skipped: bool,
     ) -> None:
         self.machine, self.shape, self.q, self.out, self.zeros = machine, shape, q, out, zeros
         self.key, self.value = (None if skipped else k), (None if skipped else v)
         rounds = shape.kv.rounds
         self.division = ONE_ROUND if rounds == 1 else ROUNDS
-        self.cut = vector_share(machine, shape.group, shape.kv.head_dim) > VECTOR_BOUND
+        self.cut = parts and vector_share(machine, shape.group, shape.kv.head_dim) > VECTOR_BOUND
         self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
         self.partials = [self._buffer("partial", i, partial_bytes(machine, shape)) for i in range(rounds)]
         # One for all rounds: in between, nothing that another engine waits for takes its place.
