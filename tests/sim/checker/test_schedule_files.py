@@ -119,3 +119,20 @@ def test_what_is_out_of_order_or_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(WordlineError, match="this is no text"):
         check_file(path, CHIP, OURS)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (f"{'9' * 5000} 0 ACT16 - 7 -", "is no cycle"),
+        ("0 \u00b2 ACT16 - 7 -", "6 fields"),
+        ("0 0 ACT --3 7 -", "'--3' is no number"),
+        ("0 0 RD 0 7 -\u00b2", "'-\u00b2' is no number"),
+    ],
+)
+def test_what_only_looks_like_a_number(line: str, problem: str) -> None:
+    with pytest.raises(WordlineError) as caught:
+        list(read_schedule([line], load_machine("gddr6-aim-card")))
+    assert caught.value.code == "bad-schedule"
+    assert problem in caught.value.what
+    assert caught.value.where == "schedule:1"

@@ -17,9 +17,14 @@ from wordline.sim.checker.violation import Report
 FORM = "cycle[..last/step] channel COMMAND bank row column, '-' for what a command does not have"
 PUBLISHED_FORM = "cycle COMMAND channel bankgroup bank row column"
 
-_SECTION = re.compile(r"==\s+(.*?)(?:\s+total=(-?\d+))?\s*$")
-_CYCLES = re.compile(r"(\d+)(?:\.\.(\d+)/(\d+))?$")
-_PUBLISHED_RUN = re.compile(r"(\d+)\.\.(\d+) step (\d+) (\w+) x(\d+) (.*?) col (\d+)\.\.(\d+)$")
+# ASCII digits, few enough that Python converts them and that cycles stay below 2^63.
+_DIGITS = "[0-9]{1,15}"
+_NUMBER = re.compile(f"-?{_DIGITS}")
+_SECTION = re.compile(rf"==\s+(.*?)(?:\s+total=(-?{_DIGITS}))?\s*$")
+_CYCLES = re.compile(rf"({_DIGITS})(?:\.\.({_DIGITS})/({_DIGITS}))?$")
+_PUBLISHED_RUN = re.compile(
+    rf"({_DIGITS})\.\.({_DIGITS}) step ({_DIGITS}) (\w+) x({_DIGITS}) (.*?) col ({_DIGITS})\.\.({_DIGITS})$"
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,7 @@ def read_schedule(lines: Iterable[str], machine: Machine, name: str = "schedule"
             yield Section(head[1], None if head[2] is None else int(head[2]))
             continue
         fields = line.split()
-        if len(fields) > 1 and fields[1].isdigit():
+        if len(fields) > 1 and re.fullmatch(_DIGITS, fields[1]):
             yield _burst(fields, name, number)
         elif run := _PUBLISHED_RUN.match(" ".join(fields)):
             first, last, step, command, count, place, start, _ = run.groups()
@@ -124,7 +129,7 @@ def _burst(fields: list[str], name: str, number: int) -> Burst:
         count = (last - first) // step + 1
     values = []
     for field in (fields[3], fields[4], fields[5].partition("..")[0]):
-        if field != "-" and not field.lstrip("-").isdigit():
+        if field != "-" and not _NUMBER.fullmatch(field):
             raise _bad(name, number, f"{field!r} is no number", FORM)
         values.append(-1 if field == "-" else int(field))
     bank, row, column = values
