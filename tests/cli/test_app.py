@@ -165,3 +165,13 @@ def test_building_the_parser_imports_nothing_slow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == "[]"
+
+
+def test_an_error_in_json_that_nobody_can_read_is_still_one_error(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "wordline.cli", "timing", str(tmp_path / "none"), "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error[system]:")
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr

@@ -111,8 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone; keep the interpreter from complaining when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return EXIT_PIPE
     except OSError as error:
         return _report(_from_os_error(error), args)
@@ -127,8 +126,17 @@ def _report(error: WordlineError, args: argparse.Namespace) -> int:
     print(f"error[{error.code}]: {error}", file=sys.stderr)
     if getattr(args, "json", False):
         fields = {"code": error.code, "what": error.what, "where": error.where, "remedy": error.remedy}
-        print_json({"error": fields})
+        try:
+            print_json({"error": fields})
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()  # standard error has it
     return EXIT_USER
+
+
+def _discard_output() -> None:
+    """Nobody reads standard output any more: keep the interpreter from complaining when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _from_os_error(error: OSError) -> WordlineError:
