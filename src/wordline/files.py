@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,8 +11,10 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8 under a temporary name beside ``path``, then rename it; on failure nothing is left.
 
     Raises:
-        OSError: as the operating system has it.
+        OSError: as the operating system has it, or for a device or pipe, which the new file would take the place of.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
