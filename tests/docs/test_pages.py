@@ -82,7 +82,11 @@ def test_synopses_name_options_that_exist(name: str) -> None:
 def test_make_run_is_the_command_of_the_transcript() -> None:
     """``make`` is not run for real here. ``make test`` is what runs this; ``make run`` is the first transcript."""
     recipe = subprocess.run(
-        ["make", "--dry-run", "run"], cwd=ROOT, capture_output=True, encoding="utf-8", check=True
+        ["make", "--dry-run", "--no-print-directory", "run"],
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
     ).stdout.splitlines()[-1]
     first = next(block for block in blocks(TEXTS["README.md"]) if block.language == "console").steps()[0]
     assert recipe == f".venv/bin/{first.text}"
