@@ -52,7 +52,7 @@ ChannelOutlook ChannelTiming::outlook(std::span<const std::int32_t> rows, std::u
     const auto instruction = [first](std::uint32_t number) { return static_cast<std::int32_t>(number) - static_cast<std::int32_t>(first); };
     const bool landing = landed_ > now_;
     // A refresh that was due under a wait issued there: it costs no time, but when it closed the rows depends on what was before.
-    const std::int64_t reach = std::min(horizon_ + std::max<std::int64_t>(0, now_ - due_), longest_age);
+    const std::int64_t reach = std::min(horizon_ + refresh_overdue(), longest_age);
     ChannelOutlook seen;
     seen.landing = landing ? landed_ - now_ : 0;
     seen.entry_cycles = entry_cycles_;

@@ -132,9 +132,10 @@ const Course* explore(const Runner<ChannelSink>& at, Sharing& sharing) {
 SegmentStart* find_start(Runner<ChannelSink>& at, StreamMemo& memo, const Course& course, ChannelOutlook& outlook) {
     ChannelTiming& timing = at.sink.timing();
     const Segment& segment = memo.segments()[at.segment];
-    const bool lags = timing.lags();
+    // With a refresh overdue more of the history counts than settles after a run.
+    const bool continues = timing.lags() && timing.refresh_overdue() == 0;
     Continuation continuation{};
-    if (lags) {
+    if (continues) {
         const auto number = [rows = course.rows()](std::int32_t row) {
             return row < 0 ? -1 : static_cast<std::int32_t>(std::ranges::find(rows, row) - rows.begin());
         };
@@ -145,11 +146,11 @@ SegmentStart* find_start(Runner<ChannelSink>& at, StreamMemo& memo, const Course
                 return start;
             }
         }
-        timing.settle();
     }
+    timing.settle();
     outlook = timing.outlook(course.rows(), segment.first);
     SegmentStart* const start = memo.find_start(segment.shape, course.path, outlook);
-    if (lags && start != nullptr) {
+    if (continues && start != nullptr) {
         memo.add_continuation(*at.last_run, continuation, *start);
     }
     return start;

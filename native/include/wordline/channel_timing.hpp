@@ -194,6 +194,8 @@ public:
     ChannelOutlook outlook(std::span<const std::int32_t> rows, std::uint32_t first) const;
     // Cycles since the refreshes so far were due; all that a later forced refresh or a REF depends on. 0 without refresh.
     std::int64_t refresh_phase() const { return refresh_rules_.enabled ? now_ - refreshes_ * t_.nREFI : 0; }
+    // Cycles since a refresh became due under a wait, 0: none did. It issues there, as commands long past allow it.
+    std::int64_t refresh_overdue() const { return std::max<std::int64_t>(0, now_ - due_); }
     // Begins an episode; its end gives what has been done since, `start` being the state in between.
     void begin_episode() { lowest_shift_ = -beyond, highest_shift_ = beyond; }
     ChannelEpisode end_episode(const ChannelTiming& start, std::span<const std::int32_t> rows, std::uint32_t first) const;

@@ -52,6 +52,11 @@ def test_layers_and_submissions(batch: int) -> None:
     assert sum(number > 0 for number in taken) > 60
 
 
+def test_a_refresh_overdue_after_a_run() -> None:
+    # One that closes rows under a wait looks further back than what settles after the run before.
+    submissions(3109, layered_program(3109, layers=8), model(3109 % len(VARIANTS))[1], 8)
+
+
 @pytest.mark.parametrize("make_program", [random_program, stepwise_program])
 def test_any_program(make_program: Callable[[int], Program]) -> None:
     for seed in range(200):
