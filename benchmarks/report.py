@@ -10,6 +10,7 @@ from math import log10
 from benchmarks.suite import TITLES, Entry, machine_of
 from wordline.sim.limits import peak_share
 from wordline.sim.timing import CAUSES
+from wordline.svg import box, text
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222; }
@@ -72,10 +73,10 @@ def _limits(entries: Sequence[Entry]) -> str:
         name = list(entry.limits_ns)[-1]
         share = entry.percent(name) or 0.0
         y = index * LINE
-        shapes.append(_text(0, y + 15, entry.case.what))
-        shapes.append(_box(LABEL, y + 3, BAR, LINE - 6, "#eee", "100 %"))
-        shapes.append(_box(LABEL, y + 3, BAR * min(share, 100) / 100, LINE - 6, "#3465a4", f"{share:.1f} % of {name}"))
-        shapes.append(_text(LABEL + BAR + 10, y + 15, f"{share:.1f} % of {name}"))
+        shapes.append(text(0, y + 15, entry.case.what))
+        shapes.append(box(LABEL, y + 3, BAR, LINE - 6, "#eee", "100 %"))
+        shapes.append(box(LABEL, y + 3, BAR * min(share, 100) / 100, LINE - 6, "#3465a4", f"{share:.1f} % of {name}"))
+        shapes.append(text(LABEL + BAR + 10, y + 15, f"{share:.1f} % of {name}"))
     return _svg(LABEL + BAR + NUMBER, len(entries) * LINE, shapes)
 
 
@@ -84,14 +85,14 @@ def _causes(entries: Sequence[Entry]) -> str:
     shapes = []
     for index, entry in enumerate(entries):
         x, y = float(LABEL), index * LINE
-        shapes.append(_text(0, y + 15, entry.case.what))
+        shapes.append(text(0, y + 15, entry.case.what))
         # The refresh charge at the end may be a credit, which leaves nothing to draw.
         total = sum(max(cycles, 0.0) for cycles in entry.causes.values())
         for cause, cycles in entry.causes.items():
             width = BAR * max(cycles, 0.0) / total
-            shapes.append(_box(x, y + 3, width, LINE - 6, COLOURS[cause], f"{cause}: {100 * cycles / total:.1f} %"))
+            shapes.append(box(x, y + 3, width, LINE - 6, COLOURS[cause], f"{cause}: {100 * cycles / total:.1f} %"))
             x += width
-        shapes.append(_text(LABEL + BAR + 10, y + 15, f"{entry.ns / 1e3:,.2f} µs"))
+        shapes.append(text(LABEL + BAR + 10, y + 15, f"{entry.ns / 1e3:,.2f} µs"))
     return _svg(LABEL + BAR + NUMBER, len(entries) * LINE, shapes)
 
 
@@ -108,10 +109,10 @@ def _roofline(entries: Sequence[Entry]) -> str:
     for tenth in range(0, 11, 2):
         _, y = place(1, tenth / 10)
         shapes.append(f'<line class="axis" x1="{PLOT_MARGIN}" x2="{PLOT_MARGIN + width}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        shapes.append(_text(5, y + 4, f"{10 * tenth} %"))
+        shapes.append(text(5, y + 4, f"{10 * tenth} %"))
     for vectors in (1, 2, 4, 8, 16, 32):
         x, y = place(vectors, 0)
-        shapes.append(_text(x - 4, y + 18, str(vectors)))
+        shapes.append(text(x - 4, y + 18, str(vectors)))
     steps = [most ** (i / 64) for i in range(65)]
     points = " ".join("{:.1f},{:.1f}".format(*place(v, peak_share(machine, v))) for v in steps)
     shapes.append(f'<polyline points="{points}" fill="none" stroke="#a40000" stroke-width="2"/>')
@@ -129,14 +130,3 @@ def _svg(width: float, height: float, shapes: Iterable[str]) -> str:
     return (
         f'<svg width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">{"".join(shapes)}</svg>'
     )
-
-
-def _box(x: float, y: float, width: float, height: float, colour: str, title: str) -> str:
-    return (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}">'
-        f"<title>{escape(title)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 from wordline.cli.memory import grouped, memory_map, row_owners
+from wordline.svg import box, text
 
 if TYPE_CHECKING:
     from wordline.artifact import Artifact
@@ -21,14 +21,12 @@ def memory_picture(artifact: Artifact) -> str:
     inner = WIDTH - 2 * MARGIN
     rows = artifact.machine.organisation.rows
     groups = grouped(row_owners(artifact))
-    shapes = [
-        _text(MARGIN, 16, f"{artifact.manifest.model.name} on {artifact.machine.name}: DRAM rows 0 to {rows - 1}")
-    ]
+    shapes = [text(MARGIN, 16, f"{artifact.manifest.model.name} on {artifact.machine.name}: DRAM rows 0 to {rows - 1}")]
     legend = []
 
     def band(first: int, count: int, colour: str, name: str) -> None:
         x, width = MARGIN + first * inner / rows, count * inner / rows
-        shapes.append(_box(x, 26, width, BAND, colour, f"{name}: rows {first} to {first + count - 1}"))
+        shapes.append(box(x, 26, width, BAND, colour, f"{name}: rows {first} to {first + count - 1}"))
 
     for region in memory_map(artifact):
         if region["region"] != "weights":
@@ -41,21 +39,21 @@ def memory_picture(artifact: Artifact) -> str:
             band(owner.first_row, owner.rows, colour, owner.name)
         legend.append((colour, f"{name}: {sum(owner.rows for owner in owners)} rows"))
     y = 26 + BAND + 10
-    for colour, text in legend:
-        shapes += [_box(MARGIN, y, 12, 12, colour, text), _text(MARGIN + 20, y + 11, text)]
+    for colour, line in legend:
+        shapes += [box(MARGIN, y, 12, 12, colour, line), text(MARGIN + 20, y + 11, line)]
         y += LINE
     capacity = artifact.machine.scratch.bytes_per_channel
     scratch = artifact.manifest.memory.scratch
     tasks = max((buffer.last for buffer in scratch), default=0) + 1
-    shapes.append(_text(MARGIN, y + 16, f"scratch of a channel, 0 to {capacity:,} bytes up, over {tasks} tasks"))
+    shapes.append(text(MARGIN, y + 16, f"scratch of a channel, 0 to {capacity:,} bytes up, over {tasks} tasks"))
     y += 26
-    shapes.append(_box(MARGIN, y, inner, SCRATCH, FREE, "free"))
+    shapes.append(box(MARGIN, y, inner, SCRATCH, FREE, "free"))
     for index, b in enumerate(scratch):
         height = b.bytes * SCRATCH / capacity
         top = y + SCRATCH - (b.offset + b.bytes) * SCRATCH / capacity
         x, width = MARGIN + b.first * inner / tasks, (min(b.last + 1, tasks) - b.first) * inner / tasks
         what = f"{b.name}: {b.bytes:,} bytes at {b.offset:,}, tasks {b.first} to {b.last}"
-        shapes.append(_box(x, top, width, height, COLOURS[index % len(COLOURS)], what))
+        shapes.append(box(x, top, width, height, COLOURS[index % len(COLOURS)], what))
     height = y + SCRATCH + MARGIN
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
@@ -63,14 +61,3 @@ def memory_picture(artifact: Artifact) -> str:
         + "".join(shapes)
         + "</svg>\n"
     )
-
-
-def _box(x: float, y: float, width: float, height: float, colour: str, title: str) -> str:
-    return (
-        f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.3):.2f}" height="{max(height, 0.3):.2f}" fill="{colour}">'
-        f"<title>{escape(title)}</title></rect>"
-    )
-
-
-def _text(x: float, y: float, text: str) -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>'

@@ -66,8 +66,9 @@ struct Affine {{
     constexpr std::int32_t evaluate(const std::int32_t* registers) const {{
         const auto product = [registers](std::uint8_t reg, std::int16_t stride) {{
             return static_cast<std::uint32_t>(registers[reg]) * static_cast<std::uint32_t>(std::int32_t{{stride}});
-        }}; return static_cast<std::int32_t>(static_cast<std::uint32_t>(imm) + product(reg0, stride0) + product(reg1,
-        stride1));
+        }};
+        const std::uint32_t value = static_cast<std::uint32_t>(imm) + product(reg0, stride0) + product(reg1, stride1);
+        return static_cast<std::int32_t>(value);
     }}
     constexpr bool operator==(const Affine&) const = default;
 }};
