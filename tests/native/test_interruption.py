@@ -147,23 +147,27 @@ def test_a_device_survives_by_a_reset(alarm: Callable[[Callable[[], None]], None
 def test_the_command_line(tmp_path: Path, options: tuple[str, ...]) -> None:
     entry = EntryContents(image("another thread"), ARGUMENTS, ARGUMENT_WORDS)
     artifact = write_artifact(tmp_path / "t.wl", dataclasses.replace(tiny_contents(), entries={"decode": entry}))
+    # Where the tests run in the background of a shell, SIGINT is ignored, and a child inherits that.
     code = (
-        "import signal, sys\nfrom wordline.cli import main\n"
+        "import signal, sys\nfrom wordline.cli import main\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from wordline.runtime import queue\nstarted = queue.Queue.execute\n"
         "def execute(*a, **k):\n    print('running', flush=True)\n    return started(*a, **k)\n"
         "queue.Queue.execute = execute\nsys.exit(main())"
     )
     prompt = () if "--prompt-length" in options else ("--prompt", "abc")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, "generate", str(artifact), *prompt, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "WORDLINE_THREADS": "2"},
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "running\n"
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "running\n"
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
