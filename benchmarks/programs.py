@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from wordline.compiler.arguments import argument_memory
+from wordline.compiler.choices import GemvShape
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.compiled import Compiled
+from wordline.compiler.gemv_plan import first_choice
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
 from wordline.compiler.pipeline import compile_graph
 from wordline.compiler.projection import project
-from wordline.compiler.split import choose_parts
 from wordline.compiler.synchronise import synchronise
 from wordline.frontend.load import load_config
 from wordline.isa import instruction_set
@@ -38,7 +39,7 @@ class Benchmark:
 
 def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
     """y[m] = W[m, k] x, with x in scratch (every channel) at the start and y there at the end."""
-    stream = place_weights(machine, ["w"], [m], k, 0, parts=choose_parts(machine, [m], k))
+    stream = place_weights(machine, ["w"], [m], k, 0, first_choice(machine, GemvShape((m,), k)))
     x = broadcast("x", "bf16", k, machine.bank_unit.lanes)
     zeros = ScratchBuffer("zeros", machine.organisation.column_bytes)
     tasks = project(machine, stream, x, zeros, "y", "gemv", "gemv", awaited=False).tasks

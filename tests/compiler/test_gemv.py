@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.programs import bf16, build, get, put_everywhere
+from wordline.compiler.choices import GemvChoice, GemvShape, Order, plain_gemv
+from wordline.compiler.gemv_plan import first_choice, gemv_cost, illegal, legal_parts, placed, plan_stages
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels.gemv import Stage, gemv
 from wordline.compiler.layout import place_weights
 from wordline.compiler.projection import project
-from wordline.compiler.split import choose_parts, gemv_cost, legal_parts, plan_stages
 from wordline.machines import Machine, load_machine
 from wordline.numerics.formats import bf16_bits_to_f32, f32_to_bf16_bits
 from wordline.numerics.mac import mac_column, readout_bf16
@@ -31,11 +32,8 @@ MACHINES = {
 }
 
 
-def expected(w: np.ndarray, x: np.ndarray, parts: int = 1) -> np.ndarray:
-    """w @ x in the bank unit's arithmetic, columns in ascending order; the parts of K are added in float32."""
-    if parts > 1:
-        products = [expected(a, b) for a, b in zip(np.split(w, parts, 1), np.split(x, parts), strict=True)]
-        return np.add.reduce(products)
+def product(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """w @ x in the bank unit's arithmetic, columns in ascending order, read out as bf16."""
     columns = -(-w.shape[1] // 16)
     padded_w = np.zeros((w.shape[0], columns * 16), np.uint16)
     padded_w[:, : w.shape[1]] = f32_to_bf16_bits(w)
@@ -48,11 +46,27 @@ def expected(w: np.ndarray, x: np.ndarray, parts: int = 1) -> np.ndarray:
     return bf16_bits_to_f32(readout_bf16(accumulator))
 
 
-def run(machine: Machine, outputs: list[int], k: int, first_row: int, seed: int, parts: int = 1) -> None:
+def expected(w: np.ndarray, x: np.ndarray, choice: GemvChoice) -> np.ndarray:
+    """The partial products that ``choice`` makes, added in float32: slice after slice, in a slice part after part."""
+    parts = list(zip(np.array_split(w, choice.parts, 1), np.array_split(x, choice.parts), strict=True))
+    step = 16 * choice.chunk if choice.order == "inputs" else w.shape[1]
+    total = None
+    for first in range(0, parts[0][1].size, step):
+        for w_part, x_part in parts:
+            partial = product(w_part[:, first : first + step], x_part[first : first + step])
+            total = partial if total is None else total + partial
+    assert total is not None
+    return total
+
+
+def run(
+    machine: Machine, outputs: list[int], k: int, first_row: int, seed: int, choice: GemvChoice | None = None
+) -> None:
+    choice = choice or plain_gemv(machine)
     rng = np.random.default_rng(seed)
     matrices = [rng.standard_normal((m, k)).astype(np.float32) for m in outputs]
     x = bf16(rng.standard_normal(k).astype(np.float32))
-    stream = place_weights(machine, [f"w{i}" for i in range(len(outputs))], outputs, k, first_row, parts=parts)
+    stream = place_weights(machine, [f"w{i}" for i in range(len(outputs))], outputs, k, first_row, choice)
     o = machine.organisation
     image = np.zeros((stream.dram_rows, o.channels, o.banks, o.columns, 16), np.uint16)
     stream.pack(matrices, image, first_row)
@@ -66,7 +80,7 @@ def run(machine: Machine, outputs: list[int], k: int, first_row: int, seed: int,
     device.accumulators[:] = 7.0
     device.execute(device.load_program(built.generated.program), seed=seed)
     for matrix, tensor in zip(matrices, projection.results, strict=True):
-        np.testing.assert_array_equal(get(device, built, tensor), expected(matrix, x, parts))
+        np.testing.assert_array_equal(get(device, built, tensor), expected(matrix, x, choice))
 
 
 @settings(max_examples=25, deadline=None)
@@ -120,7 +134,48 @@ def test_matrices_that_share_an_input_share_one_read_out() -> None:
 def test_k_in_parts(machine: str, outputs: list[int], columns: int, parts: int, seed: int) -> None:
     """Each run of channels has its part of K; the vector unit adds the parts, each rounded to bf16."""
     target = MACHINES[machine]
-    run(target, outputs, columns * parts * 16, 2, seed, min(parts, target.organisation.channels))
+    parts = min(parts, target.organisation.channels)
+    run(target, outputs, columns * parts * 16, 2, seed, plain_gemv(target, parts=parts))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["chip", "2 accumulators", "5 accumulators", "8 channels, 3 accumulators"]),
+    st.lists(st.integers(1, 900), min_size=1, max_size=2),
+    st.integers(1, 24),
+    st.integers(1, 32),
+    st.integers(1, 64),
+    st.sampled_from(["outputs", "inputs"]),
+    st.sampled_from([1, 2]),
+    st.booleans(),
+    st.sampled_from([0, 1, 2]),
+    st.integers(0, 1000),
+)
+def test_any_choice(
+    machine: str,
+    outputs: list[int],
+    columns: int,
+    group: int,
+    chunk: int,
+    order: Order,
+    parts: int,
+    padded: bool,
+    stages: int,
+    seed: int,
+) -> None:
+    """Whatever is legal gives the results of its documented order of operations."""
+    target = MACHINES[machine]
+    group = min(group, target.bank_unit.accumulators)
+    choice = GemvChoice(group, chunk, order, parts, padded, stages)
+    k = columns * parts * 16
+    if illegal(target, GemvShape(tuple(outputs), k), choice) is None:
+        run(target, outputs, k, 2, seed, choice)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_inputs_outermost_in_loops_of_groups(padded: bool) -> None:
+    """Two accumulators and three slices, the last one narrower: each slice has loops of its own."""
+    run(MACHINES["2 accumulators"], [700, 40], 2400, 3, 0, GemvChoice(2, 64, "inputs", padded=padded))
 
 
 @pytest.mark.parametrize(
@@ -129,32 +184,66 @@ def test_k_in_parts(machine: str, outputs: list[int], columns: int, parts: int, 
 def test_k_in_parts_of_several_stages(outputs: list[int], k: int) -> None:
     """One chunk with several groups, several chunks in one group, and loops of groups within a stage."""
     machine = MACHINES["8 channels"]
-    stream = place_weights(machine, [""] * len(outputs), outputs, k, 0, parts=4)
-    assert len(plan_stages(machine, stream)) > 1
-    run(machine, outputs, k, 0, 1, 4)
+    choice = plain_gemv(machine, parts=4)
+    assert len(plan_stages(machine, placed(machine, GemvShape(tuple(outputs), k), choice))) > 1
+    run(machine, outputs, k, 0, 1, choice)
 
 
 def test_parts_further_apart_than_an_address_stride_reaches() -> None:
-    run(MACHINES["chip"], [40], 24576, 0, 1, 2)
+    run(MACHINES["chip"], [40], 24576, 0, 1, plain_gemv(MACHINES["chip"], parts=2))
 
 
 def test_stages_hide_the_additions_under_the_banks() -> None:
     """Of 86 local rows the first group's additions take less than the rest, and the last row alone is not hidden."""
-    machine = MACHINES["card"]
-    stream = place_weights(machine, ["w"], [11008], 4096, 0, parts=4)
-    assert plan_stages(machine, stream) == [32, 78, 85, 86]
-    assert plan_stages(machine, place_weights(machine, ["w"], [11008], 4096, 0)) == [22]
+    machine, shape = MACHINES["card"], GemvShape((11008,), 4096)
+
+    def stages(choice: GemvChoice) -> list[int]:
+        return plan_stages(machine, placed(machine, shape, choice))
+
+    assert stages(plain_gemv(machine, parts=4)) == [32, 78, 85, 86]
+    assert stages(plain_gemv(machine)) == [22]
+    assert stages(GemvChoice(32, 64, "inputs")) == [22, 44, 66, 70, 84, 87, 88]  # only the last slice is divided
 
 
 def test_k_is_split_where_that_saves_fills() -> None:
     """4096 inputs are four buffers on 8 rows a bank; in four parts each bank has its part in the buffer throughout."""
-    assert legal_parts(MACHINES["card"], [4096], 4096) == [1, 2, 4]
-    assert legal_parts(MACHINES["chip"], [576], 576) == [1, 2]
-    assert legal_parts(MACHINES["card"], [64], 17 * 16) == [1]
-    assert legal_parts(MACHINES["card"], [4096], 32000) == [1, 2]  # the input alone nearly fills the scratch
-    assert choose_parts(MACHINES["card"], [4096], 4096) == 4
-    assert choose_parts(MACHINES["chip"], [576, 192, 192], 576) == 1
-    whole, split = (gemv_cost(MACHINES["card"], [4096], 4096, parts) for parts in (1, 4))
+    card, chip = MACHINES["card"], MACHINES["chip"]
+
+    def parts(machine: Machine, m: int, k: int) -> list[int]:
+        return [choice.parts for choice in legal_parts(machine, GemvShape((m,), k))]
+
+    assert parts(card, 4096, 4096) == [1, 2, 4]
+    assert parts(chip, 576, 576) == [1, 2]
+    assert parts(card, 64, 17 * 16) == [1]
+    assert parts(card, 4096, 32000) == [1, 2]  # the input alone nearly fills the scratch
+    square = GemvShape((4096,), 4096)
+    assert first_choice(card, square).parts == 4
+    assert first_choice(card, GemvShape((4096,), 4096, read_out=True)).parts == 1
+    assert first_choice(chip, GemvShape((576, 192, 192), 576)).parts == 1
+    whole, split = (gemv_cost(card, square, plain_gemv(card, parts=parts)) for parts in (1, 4))
     assert whole.macs == split.macs
     assert whole.additions == 0 < split.additions
     assert split.visits < whole.visits
+
+
+@pytest.mark.parametrize(
+    ("shape", "choice", "reason"),
+    [
+        (GemvShape((64,), 64), GemvChoice(33, 64), "a bank has 32 accumulators"),
+        (GemvShape((64,), 64), GemvChoice(32, 65), "the buffer holds 64 columns"),
+        (
+            GemvShape((64,), 17 * 16),
+            GemvChoice(32, 64, parts=2),
+            "32 channels and 17 columns of K are not divided by 2",
+        ),
+        (GemvShape((64,), 128), GemvChoice(32, 64, parts=8), "an addition of 8 operands"),
+        (GemvShape((64,), 4096), GemvChoice(32, 32, "inputs", parts=4), "an addition of 5 operands"),
+        (GemvShape((64,), 4096, read_out=True), GemvChoice(32, 64, "inputs"), "logits go to the host"),
+        (GemvShape((400000,), 4096), GemvChoice(32, 64, "inputs"), "take 108288 bytes of each channel's scratch"),
+    ],
+)
+def test_what_cannot_be_chosen_says_why(shape: GemvShape, choice: GemvChoice, reason: str) -> None:
+    found = illegal(MACHINES["card"], shape, choice)
+    assert found is not None
+    assert reason in found.reason
+    assert found.rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def document(e: Explanation) -> dict[str, Any]:
             {
                 "name": c.name,
                 "engine": c.engine,
-                "parts": c.parts,
+                "choice": None if c.choice is None else dataclasses.asdict(c.choice),
                 "cost_ns": c.cost_ns if c.terms else None,
                 "terms": [{"name": t.name, "ns": t.ns, "constants": t.constants} for t in c.terms],
                 "excluded": c.excluded,

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wordline.compiler.choices import GemvChoice, GemvShape, plain_gemv
+from wordline.compiler.gemv_plan import GemvCost, gemv_cost, legal_parts
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.layout import KVLayout
-from wordline.compiler.split import GemvCost, gemv_cost, legal_parts
 from wordline.compiler.vector.cost import PassCost
 from wordline.errors import WordlineError
 from wordline.machines import Machine
@@ -30,20 +31,21 @@ class CostTerm:
 class Candidate:
     """One way to run an operation: what its cost is made of (no terms: it has none, the engine cannot do it at all).
 
-    ``excluded`` says why it cannot be chosen (None: it can), ``rule`` which rule or limit that is. ``parts``: runs of
-    channels that K is split over, of a matrix in the banks.
+    ``excluded`` says why it cannot be chosen (None: it can), ``rule`` which rule or limit that is. ``choice``: of a
+    matrix in the banks; ``layout``: how it differs from the plain one.
     """
 
     engine: str
     terms: tuple[CostTerm, ...]
     excluded: str | None = None
     rule: str | None = None
-    parts: int = 1
+    choice: GemvChoice | None = None
+    layout: str = ""
 
     @property
     def name(self) -> str:
         """For people: the engine, and the layout if it is not the plain one."""
-        return self.engine if self.parts == 1 else f"{self.engine}, K in {self.parts} parts"
+        return f"{self.engine}, {self.layout}" if self.layout else self.engine
 
     @property
     def cost_ns(self) -> float:
@@ -89,6 +91,7 @@ def _choose(op: str, kind: str, candidates: Sequence[Candidate], task: str | Non
 
 NO_STREAMING = "weights, keys and values do not pass through scratch"
 FEWEST_CYCLES = "fewest cycles of all matrices with this input"
+SEARCHED = "fastest of all that were timed"
 NO_ROOM = "the parts do not fit the scratch beside what else is live"
 AS_READ_OUT = "logits go to the host as the banks read them out"
 NO_HOST = "host calls are not generated"
@@ -141,17 +144,18 @@ def _vector_terms(machine: Machine, cost: PassCost) -> tuple[CostTerm, ...]:
 
 
 def dispatch_linear(
-    machine: Machine, op: str, outputs: int, k: int, parts: int, why_parts: str, task: str | None = None
+    machine: Machine, op: str, outputs: int, k: int, choice: GemvChoice, why: str, task: str | None = None
 ) -> Decision:
     """y [outputs] = W x, W bf16.
 
-    ``parts``: runs of channels that the layout splits K over, ``why_parts``: what decided it.
+    ``choice``: how it is laid out, together with the matrices that share its input; ``why``: what decided that.
     """
+    shape, plain = GemvShape((outputs,), k), plain_gemv(machine)
     banks = []
-    for split in legal_parts(machine, [outputs], k):
-        terms = _gemv_terms(machine, gemv_cost(machine, [outputs], k, split))
-        other = None if split == parts else f"laid out with K in {parts} parts" if parts > 1 else "K is not split"
-        banks.append(Candidate("banks", terms, other, other and why_parts, split))
+    for other in dict.fromkeys((*legal_parts(machine, shape), choice)):
+        terms = _gemv_terms(machine, gemv_cost(machine, shape, other))
+        reason = None if other == choice else f"laid out with {choice.beside(other)}"
+        banks.append(Candidate("banks", terms, reason, reason and why, other, other.beside(plain)))
     # On the vector unit every weight passes the read port once, and every output is a pass of its own.
     lines = ceil_div(k, machine.vector_unit.lanes)
     vector = PassCost(2 * outputs * lines, 0, outputs * machine.vector_unit.pass_overhead)

@@ -3,7 +3,8 @@
 A weight matrix W [M, K] of a GEMV is spread over channels and banks by output: output m is on channel ``m // shard``,
 in bank ``m % banks`` of its local row ``(m % shard) // banks``. Each bank then holds one stream of columns in the order
 in which the kernel uses them: for each group of local rows (as many as there are accumulators), for each chunk of the
-input that fits the buffer, the chunk's columns of each local row.
+input that fits the buffer, the chunk's columns of each local row. Chunks may also be outermost: then each is a *slice*
+of its own, whose groups follow each other, and the results of the slices are partial sums.
 
 K may be split: then the channels form ``parts`` equal runs, each of which holds the whole of M for its own part of K
 in the layout above, and the results of the runs are partial sums.
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from wordline.compiler.integers import ceil_div, floor_log2, is_power_of_two
+from wordline.compiler.choices import GemvChoice, plain_gemv
+from wordline.compiler.integers import ceil_div, is_power_of_two, round_up
 from wordline.errors import WordlineError
 from wordline.machines import Machine
 from wordline.numerics.formats import f32_to_bf16_bits
@@ -28,7 +30,8 @@ class Chunk:
     """A run of input columns that is in the buffer at one time, for one group of local rows.
 
     ``position``: of the chunk's first column in the bank's stream; ``first_row``/``rows``: local rows of the group;
-    ``first_column``/``columns``: of K.
+    ``first_column``/``columns``: of the channel's part of K; ``first_result``: of the group's results, which are those
+    of all local rows for the first slice, then for the next.
     """
 
     position: int
@@ -36,6 +39,7 @@ class Chunk:
     rows: int
     first_column: int
     columns: int
+    first_result: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +51,49 @@ class WeightStream:
         outputs: M of each matrix.
         k: input elements.
         local_rows: local rows of each matrix (per bank).
-        group: local rows a group (accumulators used).
+        choice: groups, chunks, order, parts and padding.
         first_row: DRAM row where the stream starts, in every bank of every channel.
         columns: columns of one local row, which is one part of K.
-        parts: runs of channels that K is split over.
-        column_bytes, buffer_columns, row_columns, lanes, banks, channels: of the machine.
+        column_bytes, row_columns, lanes, banks, channels: of the machine.
     """
 
     names: tuple[str, ...]
     outputs: tuple[int, ...]
     k: int
     local_rows: tuple[int, ...]
-    group: int
+    choice: GemvChoice
     first_row: int
     columns: int
-    parts: int
     column_bytes: int
-    buffer_columns: int
     row_columns: int
     lanes: int
     banks: int
     channels: int
+
+    @property
+    def group(self) -> int:
+        """Local rows of a group, except a slice's last one."""
+        return self.choice.group
+
+    @property
+    def chunk(self) -> int:
+        """Columns of a chunk, except the last one."""
+        return self.choice.chunk
+
+    @property
+    def parts(self) -> int:
+        """Runs of channels that K is split over."""
+        return self.choice.parts
+
+    @property
+    def slices(self) -> int:
+        """Passes over all local rows, each for its own columns of the channel's part of K."""
+        return ceil_div(self.columns, self.chunk) if self.choice.order == "inputs" else 1
+
+    @property
+    def partial(self) -> bool:
+        """The results are partial sums, which the vector unit adds up."""
+        return self.parts > 1 or self.slices > 1
 
     @property
     def part_channels(self) -> int:
@@ -82,7 +108,10 @@ class WeightStream:
     @property
     def dram_rows(self) -> int:
         """DRAM rows the stream takes in every bank."""
-        return ceil_div(self.total_rows * self.columns, self.row_columns)
+        if not self.choice.padded:
+            return ceil_div(self.total_rows * self.columns, self.row_columns)
+        *_, last = self.groups()
+        return ceil_div(last[-1].position + last[-1].rows * last[-1].columns, self.row_columns)
 
     def shard(self, matrix: int) -> int:
         """Outputs a channel of matrix number ``matrix`` (padding included)."""
@@ -91,14 +120,19 @@ class WeightStream:
     def groups(self) -> Iterator[list[Chunk]]:
         """The chunks of each group in execution order."""
         position = 0
-        for first in range(0, self.total_rows, self.group):
-            rows = min(self.group, self.total_rows - first)
-            chunks = []
-            for column in range(0, self.columns, self.buffer_columns):
-                width = min(self.buffer_columns, self.columns - column)
-                chunks.append(Chunk(position, first, rows, column, width))
-                position += rows * width
-            yield chunks
+        width = self.chunk if self.slices > 1 else self.columns
+        for slice_, begin in enumerate(range(0, self.columns, width)):
+            end = min(begin + width, self.columns)
+            for first in range(0, self.total_rows, self.group):
+                rows = min(self.group, self.total_rows - first)
+                if self.choice.padded:
+                    position = round_up(position, self.row_columns)
+                chunks = []
+                for column in range(begin, end, self.chunk):
+                    columns = min(self.chunk, end - column)
+                    chunks.append(Chunk(position, first, rows, column, columns, slice_ * self.total_rows + first))
+                    position += rows * columns
+                yield chunks
 
     def bursts(self, chunk: Chunk) -> Iterator[tuple[int, int, int, int, int]]:
         """``(DRAM row, column, buffer column, accumulator, count)`` of the chunk's bursts; none crosses a DRAM row."""
@@ -152,29 +186,23 @@ def place_weights(
     outputs: Sequence[int],
     k: int,
     first_row: int,
-    *,
-    indexed: bool = False,
-    parts: int = 1,
+    choice: GemvChoice | None = None,
 ) -> WeightStream:
-    """Place matrices [M_i, K] from ``first_row`` on.
+    """Place matrices [M_i, K] from ``first_row`` on, by default as :func:`~wordline.compiler.choices.plain_gemv`.
 
-    ``indexed``: rows are also fetched by number (embedding), so groups are a power of two. ``parts``: runs of channels
-    that K is split over; it divides the channels and the columns of K.
+    The parts of ``choice`` must divide the channels and the columns of K.
     """
     o = machine.organisation
-    accumulators = machine.bank_unit.accumulators
-    group = 1 << floor_log2(accumulators) if indexed else accumulators
+    choice = choice or plain_gemv(machine)
     return WeightStream(
         tuple(names),
         tuple(outputs),
         k,
-        tuple(ceil_div(m, o.banks * (o.channels // parts)) for m in outputs),
-        group,
+        tuple(ceil_div(m, o.banks * (o.channels // choice.parts)) for m in outputs),
+        choice,
         first_row,
-        ceil_div(k, machine.bank_unit.lanes) // parts,
-        parts,
+        ceil_div(k, machine.bank_unit.lanes) // choice.parts,
         o.column_bytes,
-        machine.buffer.columns,
         o.columns,
         machine.bank_unit.lanes,
         o.banks,

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 from wordline.artifact import ArgumentNames
 from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
+from wordline.compiler.choices import Choices, GemvChoice, GemvShape, plain_gemv
 from wordline.compiler.dispatch import (
     AS_READ_OUT,
     FEWEST_CYCLES,
     NO_ROOM,
+    SEARCHED,
     Decision,
     dispatch_attention,
     dispatch_embedding,
     dispatch_linear,
     dispatch_region,
 )
+from wordline.compiler.gemv_plan import first_choice, placed
 from wordline.compiler.kernel.ir import Address, Item, Share, Task, TaskKind, command
 from wordline.compiler.kernel.scratch import (
     ScratchBuffer,
@@ -31,7 +34,6 @@ from wordline.compiler.kernels import attention, embedding, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
 from wordline.compiler.projection import project
 from wordline.compiler.regions import Form, Region, RegionFinder
-from wordline.compiler.split import choose_parts
 from wordline.compiler.vector.cost import passes_cost
 from wordline.compiler.vector.expression import RegionInput
 from wordline.compiler.vector.region import Destination, compile_region
@@ -120,14 +122,14 @@ class Style:
     parts: bool = True
 
 
-def lower_graph(machine: Machine, graph: Graph, max_context: int, style: Style) -> Lowered:
+def lower_graph(machine: Machine, graph: Graph, max_context: int, style: Style, choices: Choices) -> Lowered:
     """Lower a decode step of batch 1."""
-    return _Lowering(machine, graph, max_context, style).run()
+    return _Lowering(machine, graph, max_context, style, choices).run()
 
 
 class _Lowering:
-    def __init__(self, machine: Machine, graph: Graph, max_context: int, style: Style) -> None:
-        self.machine, self.graph, self.style = machine, graph, style
+    def __init__(self, machine: Machine, graph: Graph, max_context: int, style: Style, choices: Choices) -> None:
+        self.machine, self.graph, self.style, self.choices = machine, graph, style, choices
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
         self.kv = kv_layout(machine, graph, max_context)
@@ -230,10 +232,8 @@ class _Lowering:
 
     # --- bank operations ----------------------------------------------------------------------------------------------
 
-    def _place(
-        self, names: Sequence[str], outputs: Sequence[int], k: int, indexed: bool, parts: int = 1
-    ) -> WeightStream:
-        stream = place_weights(self.machine, names, outputs, k, self.next_row, indexed=indexed, parts=parts)
+    def _place(self, names: Sequence[str], outputs: Sequence[int], k: int, choice: GemvChoice) -> WeightStream:
+        stream = place_weights(self.machine, names, outputs, k, self.next_row, choice)
         self.next_row += stream.dram_rows
         self.streams.append(stream)
         for index, name in enumerate(names):
@@ -251,7 +251,7 @@ class _Lowering:
             )
         vocabulary, width = (_static(d) for d in op.operands[0].type.shape)
         if name not in self.stream_of:
-            self._place([name], [vocabulary], width, indexed=True)
+            self._place([name], [vocabulary], width, plain_gemv(self.machine, indexed=True))
         self.decisions.append(dispatch_embedding(self.machine, label_of(op), width))
         stream, _ = self.stream_of[name]
         row = ScratchBuffer(self._name("row"), stream.columns * self.column_bytes)
@@ -279,7 +279,7 @@ class _Lowering:
         self._ready([(first.operands[0], Form.BF16_EVERYWHERE)])
         k = _static(first.operands[1].type.shape[1])
         outputs = [_static(op.operands[1].type.shape[0]) for op in ops]
-        fixed = AS_READ_OUT if self._logits_op() in ops else None if self.style.split else NO_ROOM
+        shape = GemvShape(tuple(outputs), k, read_out=self._logits_op() in ops)
         if names[0] in self.stream_of:
             stream, index = self.stream_of[names[0]]
             if index or len(stream.names) != 1:
@@ -287,12 +287,11 @@ class _Lowering:
                     "shared-weight", f"{names[0]} is used by several GEMVs in different groups", where=first.loc
                 )
         else:
-            parts = 1 if fixed else choose_parts(self.machine, outputs, k)
-            stream = self._place(names, outputs, k, indexed=False, parts=parts)
-        why = fixed or FEWEST_CYCLES
+            stream = self._place(names, outputs, k, self._choice(shape))
+        why = AS_READ_OUT if shape.read_out else self._why(shape)
         for op, m in zip(ops, outputs, strict=True):
             task = "gemv " + "+".join(names)
-            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, stream.parts, why, task))
+            self.decisions.append(dispatch_linear(self.machine, label_of(op), m, k, stream.choice, why, task))
         x_tensor = self.wide[x]
         projection = project(
             self.machine,
@@ -310,6 +309,17 @@ class _Lowering:
         for op, result in zip(ops, projection.results, strict=True):
             self.f32[op.result] = result
             self.done.add(op)
+
+    def _choice(self, shape: GemvShape) -> GemvChoice:
+        choice = self.choices.gemv.get(shape) or first_choice(self.machine, shape)
+        if self.style.split or not placed(self.machine, shape, choice).partial:
+            return choice
+        return plain_gemv(self.machine)
+
+    def _why(self, shape: GemvShape) -> str:
+        if not self.style.split:
+            return NO_ROOM
+        return SEARCHED if shape in self.choices.gemv else FEWEST_CYCLES
 
     def _attention(self, op: Op) -> None:
         q, k, v = op.operands

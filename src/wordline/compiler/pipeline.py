@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wordline.artifact import ArtifactContents
 from wordline.compiler.capacity import check_capacity
+from wordline.compiler.choices import FIRST_CHOICES, Choices
 from wordline.compiler.codegen import generate
 from wordline.compiler.compiled import Compiled
 from wordline.compiler.contents import artifact_contents
@@ -30,7 +31,9 @@ def silent(_: str) -> None:
     """No progress report."""
 
 
-def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Progress = silent) -> Compiled:
+def compile_graph(
+    graph: Graph, machine: Machine, max_context: int, progress: Progress = silent, choices: Choices = FIRST_CHOICES
+) -> Compiled:
     """Compile a decode step (batch 1) for ``machine`` and contexts up to ``max_context`` tokens.
 
     Raises ``WordlineError``: "scratch-full", "device-full", "kv-layout" and what the passes refuse.
@@ -39,7 +42,7 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
     style = Style()
     while True:
         try:
-            return _compile(graph, machine, max_context, style, progress)
+            return _compile(graph, machine, max_context, style, choices, progress)
         except WordlineError as error:
             smaller = _smaller(style, error.code)
             if smaller is None:
@@ -47,9 +50,11 @@ def compile_graph(graph: Graph, machine: Machine, max_context: int, progress: Pr
             style = smaller
 
 
-def _compile(graph: Graph, machine: Machine, max_context: int, style: Style, progress: Progress) -> Compiled:
+def _compile(
+    graph: Graph, machine: Machine, max_context: int, style: Style, choices: Choices, progress: Progress
+) -> Compiled:
     progress("placing weights and generating kernels")
-    lowered = lower_graph(machine, graph, max_context, style)
+    lowered = lower_graph(machine, graph, max_context, style, choices)
     # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
     owners = weight_owners(machine, lowered.streams, lowered.parameters)
     check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)

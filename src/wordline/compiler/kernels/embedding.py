@@ -36,8 +36,8 @@ def fetch_row(stream: WeightStream, row_buffer: ScratchBuffer) -> tuple[Item, ..
         rows = b.calc("MIN", stream.group, linear(stream.total_rows) - first, "rows")
         group_position = b.calc("MUL", first, stream.columns, "position")
         within = b.calc("SUB", local, first, "within")
-        for column in range(0, stream.columns, stream.buffer_columns):
-            width = min(stream.buffer_columns, stream.columns - column)
+        for column in range(0, stream.columns, stream.chunk):
+            width = min(stream.chunk, stream.columns - column)
             skipped = b.calc("MUL", rows, column, "skipped")
             ahead = b.calc("MUL", within, width, "ahead")
             position = b.calc("ADD", linear(group_position) + skipped, ahead, "position")

@@ -1,8 +1,9 @@
 """GEMV in the banks: y = W x for one or more matrices that share x.
 
 Per group of local rows: fill the buffer with a chunk of x, one burst of MACs per local row, next chunk; then read the
-accumulators out and zero them. The next row is opened before each register-mode visit, so the visit hides under the
-row turn; refresh is offered at every row turn, where it costs no extra turn.
+accumulators out and zero them. If chunks are outermost, that is done for all groups of one chunk, then of the next, and
+the results are partial sums. The next row is opened before each register-mode visit, so the visit hides under the row
+turn; refresh is offered at every row turn, where it costs no extra turn.
 
 The results are delivered in stages: runs of local rows, each read out as soon as it is complete, so that other engines
 work on one stage while the banks compute the next.
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
 from wordline.compiler.kernel.ir import Address, Command, Item, command
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
@@ -22,8 +24,8 @@ from wordline.compiler.layout import Chunk, WeightStream
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Local rows ``first .. end`` (exclusive) of a stream; their results go to ``buffer``, one column (16 banks, bf16)
-    a row.
+    """Results ``first .. end`` (exclusive) of a stream's local rows, slice after slice; they go to ``buffer``, one
+    column (16 banks, bf16) a row.
     """
 
     first: int
@@ -40,9 +42,9 @@ def gemv(
 ) -> list[StageCode]:
     """The channel tasks, one a stage, which must follow each other directly.
 
-    ``x``: bf16 in every channel, K padded with zeros to whole columns. ``stages`` cover the stream's local rows in
-    order; each ends with a group of accumulators or inside the last group. ``awaited``: the channels wait for x, so
-    that refresh before it costs nothing.
+    ``x``: bf16 in every channel, K padded with zeros to whole columns. ``stages`` cover the stream's results in order;
+    each ends with a group of accumulators or inside the last group. ``awaited``: the channels wait for x, so that
+    refresh before it costs nothing.
     """
     return _Gemv(stream, x, zeros, awaited).tasks(stages)
 
@@ -51,23 +53,20 @@ class _Gemv:
     def __init__(self, stream: WeightStream, x: ScratchTensor, zeros: ScratchBuffer, awaited: bool) -> None:
         self._stream, self._x, self._zeros, self._awaited = stream, x, zeros, awaited
         self._groups = list(stream.groups())
-        self._refill = len(self._groups[0]) > 1
+        self._at = {group[0].first_result: index for index, group in enumerate(self._groups)}
         self._builder = Builder()
         self._source = linear(x.offset)
         self._open_row = -1
+        self._buffered = (-1, 0)  # first column and columns of what is in the buffer
         self._done = 0  # bursts of the last chunk
-        # Groups after the first are equal up to whole DRAM rows when a group is a whole number of rows; otherwise
-        # every `period` groups are.
-        per_group = stream.group * stream.columns
-        self._period = next(p for p in range(1, stream.row_columns + 1) if p * per_group % stream.row_columns == 0)
-        self._period_rows = self._period * per_group // stream.row_columns
 
     def tasks(self, stages: Sequence[Stage]) -> list[StageCode]:
-        size, last = self._stream.group, len(self._groups) - 1
+        last = len(self._groups) - 1
+        last_group = self._groups[last][0].first_result
         codes: list[StageCode] = []
         group = 0  # that the next task starts with; its first row is open
         for stage in stages:
-            inside_last = stage.first > last * size
+            inside_last = stage.first > last_group
             if not inside_last:
                 self._find_part()
             if stage.first == 0:
@@ -75,8 +74,8 @@ class _Gemv:
                 self._zero(0)
             prologue = self._builder.take()
             if not inside_last:
-                ends_inside_last = stage.end > last * size
-                following = last if ends_inside_last else stage.end // size
+                ends_inside_last = stage.end > last_group
+                following = last if ends_inside_last else self._at[stage.end]
                 if following > group:
                     self._compute(group)
                     self._steps(group + 1, following - 1, stage)
@@ -84,8 +83,8 @@ class _Gemv:
                     group = following
                 if ends_inside_last:
                     self._compute(last, but_last_chunk=True)
-            if stage.end > last * size:
-                self._last_rows(max(stage.first, last * size), stage)
+            if stage.end > last_group:
+                self._last_rows(max(stage.first, last_group), stage)
             codes.append((prologue, self._builder.take()))
         return codes
 
@@ -99,24 +98,53 @@ class _Gemv:
 
     def _steps(self, first: int, last: int, stage: Stage) -> None:
         """Groups ``first .. last`` (inclusive), each with the read-out of the one before it."""
-        loops = (last - first + 1) // self._period
+        while first <= last:
+            # A slice's first group fills the buffer, which the others find filled.
+            if self._buffered != self._last_chunk(first):
+                self._turn(first, stage)
+                self._compute(first)
+                first += 1
+                continue
+            slice_ = self._groups[first][0].first_column
+            end = next((g for g in range(first, last + 1) if self._groups[g][0].first_column != slice_), last + 1)
+            self._alike(first, end - 1, stage)
+            first = end
+
+    def _alike(self, first: int, last: int, stage: Stage) -> None:
+        """Groups ``first .. last`` of one slice: after some of them they repeat, whole DRAM rows further."""
+        period, rows = self._period(first)
+        loops = (last - first + 1) // period
         if loops > 1:
             with self._builder.loop(loops, "group") as register:
-                for group in range(first, first + self._period):
-                    row_shift = linear(register) * self._period_rows
-                    results = linear(register) * (self._period * self._stream.group * self._stream.column_bytes)
+                for group in range(first, first + period):
+                    row_shift = linear(register) * rows
+                    results = linear(register) * (period * self._stream.group * self._stream.column_bytes)
                     self._turn(group, stage, row_shift, results)
                     self._compute(group, row_shift)
-            first += loops * self._period
+            first += loops * period
         for group in range(first, last + 1):
             self._turn(group, stage)
             self._compute(group)
+
+    def _period(self, group: int) -> tuple[int, int]:
+        """After how many groups the slice of ``group`` repeats, and how many DRAM rows that is."""
+        stream = self._stream
+        columns = stream.group * sum(chunk.columns for chunk in self._groups[group])
+        if stream.choice.padded:
+            return 1, ceil_div(columns, stream.row_columns)
+        period = next(p for p in range(1, stream.row_columns + 1) if p * columns % stream.row_columns == 0)
+        return period, period * columns // stream.row_columns
+
+    def _last_chunk(self, group: int) -> tuple[int, int]:
+        """First column and columns of what is in the buffer when ``group`` is done."""
+        chunk = self._groups[group][-1]
+        return chunk.first_column, chunk.columns
 
     def _turn(self, group: int, stage: Stage, row_shift: IntLike = 0, result_shift: IntLike = 0) -> None:
         """Open the first row of ``group`` and read out the group before it."""
         self._open_chunk(self._groups[group][0], row_shift)
         before = self._groups[group - 1][0]
-        self._read(before.first_row, before.rows, 0, stage, result_shift)
+        self._read(before.first_result, before.rows, 0, stage, result_shift)
 
     def _compute(self, group: int, row_shift: IntLike = 0, *, but_last_chunk: bool = False) -> None:
         """Everything of a group whose first row is open, except its read-out. The first group is zeroed already."""
@@ -126,8 +154,7 @@ class _Gemv:
         for index, chunk in enumerate(chunks):
             if index:
                 self._open_chunk(chunk, row_shift)
-            if index or self._refill or group == 0:
-                self._fill(chunk)
+            self._fill(chunk)
             self._open_row = self._stream.first_row + chunk.position // self._stream.row_columns
             if not (but_last_chunk and index == len(chunks) - 1):
                 self._bursts(list(self._stream.bursts(chunk)), row_shift)
@@ -137,7 +164,7 @@ class _Gemv:
         chunk = self._groups[-1][-1]
         bursts = list(self._stream.bursts(chunk))
         turns = [i for i in range(1, len(bursts)) if bursts[i][0] != bursts[i - 1][0]]
-        begin, end = first - chunk.first_row, stage.end - chunk.first_row
+        begin, end = first - chunk.first_result, stage.end - chunk.first_result
         upto = next((i for i in turns if bursts[i][3] >= end), len(bursts))
         self._bursts(bursts[self._done : upto], 0)
         if self._done < upto < len(bursts):
@@ -172,6 +199,10 @@ class _Gemv:
             self._builder.extend(turn_row(linear(self._stream.first_row + row) + row_shift))
 
     def _fill(self, chunk: Chunk) -> None:
+        """The chunk's part of x into the buffer, unless it is there."""
+        if self._buffered == (chunk.first_column, chunk.columns):
+            return
+        self._buffered = (chunk.first_column, chunk.columns)
         source = Address(self._x.buffer, self._source + chunk.first_column * self._stream.column_bytes)
         self._builder.emit("WRGB", buffer=0, count=chunk.columns, source=source)
 

@@ -1,4 +1,4 @@
-"""Where K of a GEMV is split over channels: the parts' results added up on the vector unit, stage by stage."""
+"""Where the banks read out partial sums of a GEMV: added up on the vector unit, stage by stage."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from wordline.machines import Machine
 
 
 def add_parts(machine: Machine, stream: WeightStream, stage: Stage, result: ScratchBuffer) -> tuple[Item, ...]:
-    """Body of the vector task: the sum of a stage's parts (each rounded to bf16 by its read-out), added in float32 in
-    ascending order of K.
+    """Body of the vector task: the sum of a stage's partial results (each rounded to bf16 by its read-out), added in
+    float32 in the order of their slices, in a slice in the order of the parts of K.
 
     ``result``: float32, an output m of the stream where its first part has it; rows follow each other by local row.
+    After a slice that is not the last, it holds the sum so far.
     """
+    slice_, first = divmod(stage.first, stream.total_rows)
     channel = machine.scratch.bytes_per_channel
     step = PassBuilder(machine, (stream.part_channels, (stage.end - stage.first) * stream.banks))
     read, write = ELEMENT_BYTES["bf16"], ELEMENT_BYTES["f32"]
-    parts = [
+    offset = first * stream.banks * write
+    parts = [step.load(result, offset, (channel, write), "f32")] if slice_ else []
+    parts += [
         step.load(stage.buffer, part * stream.part_channels * channel, (channel, read), "bf16")
         for part in range(stream.parts)
     ]
     total = parts[0]
     for part in parts[1:]:
         total = total + part
-    step.store(total, result, stage.first * stream.banks * write, (channel, write))
+    step.store(total, result, offset, (channel, write))
     return (step.build(),)
