@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.programs import bf16, build, get, put_everywhere
 from wordline.compiler.arguments import ARGUMENT_WORDS
+from wordline.compiler.choices import AttentionChoice, Cuts, HeadShape
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels import attention
@@ -19,6 +20,7 @@ from wordline.sim.reference import ReferenceDevice
 CHIP = load_machine("gddr6-aim-chip")
 CARD = load_machine("gddr6-aim-card")
 FEW = load_machine("gddr6-aim-chip", {"bank_unit.accumulators": 2})
+FOUR = load_machine("gddr6-aim-card", {"organisation.channels": 4})
 SMALL_BUFFER = load_machine("gddr6-aim-chip", {"buffer.columns": 8})
 TABLE = 64
 FIRST_ROW = 5
@@ -54,16 +56,47 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: in
     ],
 )
 def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: ignore[no-untyped-def]
+    """The cost model's choice."""
+    choice = attention.first_choice(machine, HeadShape(kv_heads, group, head_dim, positions[-1] + 1))
+    _run(machine, choice, kv_heads, group, head_dim, window, positions)
+
+
+@pytest.mark.parametrize(
+    ("groups", "cuts"),
+    [(1, ((1, 8, 16), (16,))), (2, ((16,), (3, 15, 16))), (4, ((2, 16), (8, 16))), (4, ((16,), (16,)))],
+)
+def test_any_choice(groups: int, cuts: tuple[Cuts, Cuts]) -> None:
+    """However channels and pages are divided, with fewer pages than parts too."""
+    machine = FOUR
+    assert attention.illegal_groups(machine, HeadShape(4, 2, 64, 2100), groups) is None
+    _run(machine, AttentionChoice(groups, *cuts), 4, 2, 64, None, [0, 255, 256, 600])
+
+
+@pytest.mark.parametrize(
+    ("heads", "groups", "reason"),
+    [
+        (HeadShape(4, 1, 64, 512), 3, "2 channels and 4 KV heads do not make 3 groups"),
+        (HeadShape(4, 1, 64, 512), 4, "2 channels and 4 KV heads do not make 4 groups"),
+        (HeadShape(4, 12, 64, 512), 2, "maxima and sums take 72 registers"),
+        (HeadShape(4, 4, 64, 16384), 2, "262144 bytes of scores take more than half of the scratch"),
+    ],
+)
+def test_groups_that_cannot_be_say_why(heads: HeadShape, groups: int, reason: str) -> None:
+    found = attention.illegal_groups(CHIP, heads, groups)
+    assert found is not None
+    assert reason in found.reason
+
+
+def _run(machine, choice, kv_heads, group, head_dim, window, positions):  # type: ignore[no-untyped-def]
     """Selected positions of one sequence; between them the cache is filled through the append kernel alone."""
     rng = np.random.default_rng(head_dim + group)
     total = positions[-1] + 1
-    groups = attention.channel_groups(machine, kv_heads, group, head_dim, total)
-    kv = place_kv(machine, 2, kv_heads, head_dim, total, groups=groups)
+    kv = place_kv(machine, 2, kv_heads, head_dim, total, groups=choice.groups)
     layer, scale = 1, head_dim**-0.5
     shape = attention.AttentionShape(kv, layer, group, scale, window)
     heads = kv_heads * group
     q, k, v = (bf16(rng.standard_normal((total, n, head_dim)).astype(np.float32)) for n in (heads, kv_heads, kv_heads))
-    built_append, built, tensors, out = _programs(machine, shape, kv_heads, group, head_dim, kv_heads == 2)
+    built_append, built, tensors, out = _programs(machine, shape, choice, kv_heads, group, head_dim, kv_heads == 2)
     device = ReferenceDevice(machine)
     # Page tables: every page of this layer at its own row of each channel, in an order that is not the identity.
     pages = kv.table_words
@@ -89,7 +122,7 @@ def test_steps(machine, kv_heads, group, head_dim, window, positions):  # type: 
             np.testing.assert_allclose(got, want, atol=0.02 * max(1.0, float(np.abs(want).max())), rtol=0)
 
 
-def _programs(machine, shape, kv_heads, group, head_dim, skipped):  # type: ignore[no-untyped-def]
+def _programs(machine, shape, choice, kv_heads, group, head_dim, skipped):  # type: ignore[no-untyped-def]
     heads = kv_heads * group
     q = broadcast("q", "bf16", heads * head_dim, 16)
     k = broadcast("k", "bf16", kv_heads * head_dim, 16)
@@ -98,7 +131,7 @@ def _programs(machine, shape, kv_heads, group, head_dim, skipped):  # type: igno
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
     append = Task(Engine.CHANNEL, "append", "a", "attention", "", write_only(shape, k, v), (k.buffer, v.buffer))
-    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, overlap=True, parts=True, skipped=skipped)
+    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, choice, overlap=True, skipped=skipped)
     tasks = [
         Task(s.engine, s.name, "a", "attention", "", s.body, s.reads, s.writes, s.prologue, None, s.shares)
         for s in steps

@@ -12,6 +12,15 @@ from typing import Literal
 from wordline.compiler.integers import floor_log2
 from wordline.machines import Machine
 
+
+@dataclass(frozen=True, slots=True)
+class Illegal:
+    """Why a choice is out; ``rule`` is the limit or the rule behind it."""
+
+    reason: str
+    rule: str
+
+
 Order = Literal["outputs", "inputs"]
 
 
@@ -74,11 +83,59 @@ def plain_gemv(machine: Machine, *, parts: int = 1, indexed: bool = False) -> Ge
     return GemvChoice(group, machine.buffer.columns, parts=parts)
 
 
+Cuts = tuple[int, ...]
+"""Ends of the parts into which the pages of each channel are divided, in ``CUT``-ths of the pages in use; ascending,
+the last one is ``CUT``. The first part has a page whenever there is one; later parts may be empty."""
+CUT = 16
+WHOLE: Cuts = (CUT,)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadShape:
+    """The attention of one layer: ``group`` query heads of ``head_dim`` on each KV head, ``max_context`` tokens."""
+
+    kv_heads: int
+    group: int
+    head_dim: int
+    max_context: int
+
+    def __str__(self) -> str:
+        return f"{self.kv_heads} KV heads of {self.head_dim}, {self.group} query heads each, {self.max_context} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionChoice:
+    """How channels and pages are divided in attention.
+
+    Attributes:
+        groups: of channels, each with KV heads of its own; a power of two.
+        score_cuts: parts of the pages in the first round's scores, after each of which the vector unit may begin.
+        weigh_cuts: parts of the pages in the last round's weighing, each of which begins when the vector unit has the
+            probabilities; not divided if accumulators cannot be kept from one part to the next.
+    """
+
+    groups: int
+    score_cuts: Cuts = WHOLE
+    weigh_cuts: Cuts = WHOLE
+
+    @property
+    def cut(self) -> bool:
+        """Whether pages are gone through in parts."""
+        return self.score_cuts != WHOLE or self.weigh_cuts != WHOLE
+
+    def __str__(self) -> str:
+        def told(cuts: Cuts) -> str:
+            return "whole" if cuts == WHOLE else "/".join(map(str, cuts))
+
+        return f"{self.groups} channel groups, scores {told(self.score_cuts)}, weighing {told(self.weigh_cuts)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What is chosen for a program; a shape without an entry takes the cost model's first choice."""
+    """What is chosen for a program. None, and a shape without an entry: the cost model's first choice."""
 
     gemv: Mapping[GemvShape, GemvChoice] = field(default_factory=dict)
+    attention: AttentionChoice | None = None
 
 
 FIRST_CHOICES = Choices()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordline.compiler.choices import GemvChoice, GemvShape, plain_gemv
+from wordline.compiler.choices import GemvChoice, GemvShape, Illegal, plain_gemv
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.scratch import ELEMENT_BYTES
 from wordline.compiler.layout import WeightStream, place_weights
@@ -39,14 +39,6 @@ class GemvCost:
     @property
     def cycles(self) -> int:
         return self.macs + self.turns + self.visits + self.additions
-
-
-@dataclass(frozen=True, slots=True)
-class Illegal:
-    """Why a choice is out; ``rule`` is the limit or the rule behind it."""
-
-    reason: str
-    rule: str
 
 
 def placed(machine: Machine, shape: GemvShape, choice: GemvChoice) -> WeightStream:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wordline.artifact import ArgumentNames
 from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
-from wordline.compiler.choices import Choices, GemvChoice, GemvShape, plain_gemv
+from wordline.compiler.choices import AttentionChoice, Choices, GemvChoice, GemvShape, HeadShape, plain_gemv
 from wordline.compiler.dispatch import (
     AS_READ_OUT,
     FEWEST_CYCLES,
@@ -88,11 +88,17 @@ def attention_geometry(graph: Graph) -> tuple[int, int, int, int]:
     return len(layers), heads, kv_heads, head_dim
 
 
-def kv_layout(machine: Machine, graph: Graph, max_context: int) -> KVLayout:
-    """Where the KV cache of the graph's attentions lies."""
-    layers, heads, kv_heads, head_dim = attention_geometry(graph)
-    groups = attention.channel_groups(machine, kv_heads, heads // kv_heads, head_dim, max_context)
-    return place_kv(machine, layers, kv_heads, head_dim, max_context, groups=groups)
+def head_shape(graph: Graph, max_context: int) -> HeadShape:
+    """What the graph's attentions have in common."""
+    _, heads, kv_heads, head_dim = attention_geometry(graph)
+    return HeadShape(kv_heads, heads // kv_heads, head_dim, max_context)
+
+
+def kv_layout(machine: Machine, graph: Graph, max_context: int, choice: AttentionChoice | None = None) -> KVLayout:
+    """Where the KV cache of the graph's attentions lies; ``choice``: None for the first one."""
+    layers, _, kv_heads, head_dim = attention_geometry(graph)
+    choice = choice or attention.first_choice(machine, head_shape(graph, max_context))
+    return place_kv(machine, layers, kv_heads, head_dim, max_context, groups=choice.groups)
 
 
 def label_of(op: Op) -> str:
@@ -114,7 +120,7 @@ class Style:
     Attributes:
         overlap: the scores of two rounds of KV heads are in scratch at once, so that channels and vector unit overlap.
         split: K of a matrix may be split over runs of channels, whose partial sums are in scratch at once.
-        parts: attention goes through the pages in parts where the vector unit binds, each with code of its own.
+        parts: attention may go through the pages in parts, each with code of its own.
     """
 
     overlap: bool = True
@@ -132,7 +138,9 @@ class _Lowering:
         self.machine, self.graph, self.style, self.choices = machine, graph, style, choices
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
-        self.kv = kv_layout(machine, graph, max_context)
+        chosen = choices.attention or attention.first_choice(machine, head_shape(graph, max_context))
+        self.kv = kv_layout(machine, graph, max_context, chosen)
+        self.attention_choice = chosen if style.parts else AttentionChoice(chosen.groups)
         self.max_context = max_context
         self.finder = RegionFinder(graph)
         self.state_ops = self.finder.state_ops()
@@ -347,8 +355,8 @@ class _Lowering:
             v_,
             out,
             self.zeros,
+            self.attention_choice,
             overlap=self.style.overlap,
-            parts=self.style.parts,
             skipped=predicate is not None,
         ):
             self._task(

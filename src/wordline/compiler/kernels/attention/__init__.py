@@ -5,7 +5,7 @@ time, a round: channels compute the scores of their own pages (`score`), the vec
 place (`vector`), the channels multiply them with V (`weigh`), and the vector unit adds the channels' parts and divides
 by the sum. The vector unit's work on one round overlaps with the next one's on the channels."""
 
-from wordline.compiler.kernels.attention.shape import AttentionShape, channel_groups
+from wordline.compiler.kernels.attention.shape import AttentionShape, first_choice, illegal_groups
 from wordline.compiler.kernels.attention.tasks import Step, attention_steps
 
-__all__ = ["AttentionShape", "Step", "attention_steps", "channel_groups"]
+__all__ = ["AttentionShape", "Step", "attention_steps", "first_choice", "illegal_groups"]

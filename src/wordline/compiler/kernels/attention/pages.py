@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import PAGE_TABLE
+from wordline.compiler.choices import WHOLE, Cuts
 from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
 from wordline.compiler.kernel.ir import command
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
 from wordline.compiler.kernels.attention.shape import (
-    WHOLE,
     AttentionShape,
-    Cuts,
     bound,
     pages_in_use,
     turns_in_use,

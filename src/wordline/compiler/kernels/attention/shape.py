@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordline.compiler.arguments import POSITION
-from wordline.compiler.integers import floor_log2
+from wordline.compiler.choices import CUT, AttentionChoice, Cuts, HeadShape, Illegal
+from wordline.compiler.integers import floor_log2, is_power_of_two
 from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.symbols import IntLike, Register, linear
 from wordline.compiler.layout import KVLayout, place_kv
@@ -66,13 +67,6 @@ def turns_in_use(b: Builder, shape: AttentionShape, pages: Register) -> Register
     return pages if spread == 1 else b.calc("SHR", linear(pages) + (spread - 1), floor_log2(spread), "turns")
 
 
-Cuts = tuple[int, ...]
-"""Ends of the parts into which the pages of each channel are divided, in ``CUT``-ths of the pages in use; ascending,
-the last one is ``CUT``. The first part has a page whenever there is one; later parts may be empty."""
-CUT = 16
-WHOLE: Cuts = (CUT,)
-
-
 def bound(b: Builder, turns: Register, cuts: Cuts, part: int) -> IntLike:
     """First local page of part ``part``, or the end of the last one, in the channel that has most pages."""
     if part == 0:
@@ -106,29 +100,48 @@ def vector_share(machine: Machine, group: int, head_dim: int) -> float:
 
 VECTOR_BOUND = 0.6
 """Share of the vector unit from which on heads are cut into parts, so that it starts early and the banks end early."""
-
-
 SINGLE_ROUND = 1.2
 """Share of the vector unit from which on nothing is gained by a second round: the banks wait for it anyway."""
+ONE_ROUND: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 12, 16), (6, 12, 16))
+ROUNDS: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 10, 12, 14, 16), (5, 10, 14, 16))
+"""Where the vector unit takes most of the time: parts of the first round's scores, so that it starts early, and of the
+last round's probabilities, so that the banks have little left to do when it ends. They are the fastest of those tried
+for grouped queries, and for one query head a KV head, on 32 channels, that leave room for the instructions of 32
+layers."""
 
 
-def channel_groups(machine: Machine, kv_heads: int, group: int, head_dim: int, max_context: int) -> int:
-    """Into how many groups of channels the KV heads are divided.
+def first_choice(machine: Machine, heads: HeadShape) -> AttentionChoice:
+    """What the cost model chooses.
 
-    The more groups, the fewer channels share a head and the less there is to add up afterwards. But every group has the
-    same number of heads; it has two at least, so that banks and vector unit overlap, unless the vector unit is what
-    takes the time; the scores of two rounds stay within half of the scratch; and the maxima and sums of the rounds in
-    flight within the shared registers.
+    The more groups of channels, the fewer share a head and the less there is to add up afterwards. A group has two
+    heads at least, so that banks and vector unit overlap, unless the vector unit is what takes the time.
+    """
+    share = vector_share(machine, heads.group, heads.head_dim)
+    groups = 1
+    while illegal_groups(machine, heads, 2 * groups) is None and (heads.kv_heads > 2 * groups or share > SINGLE_ROUND):
+        groups *= 2
+    if share <= VECTOR_BOUND:
+        return AttentionChoice(groups)
+    return AttentionChoice(groups, *(ONE_ROUND if heads.kv_heads == groups else ROUNDS))
+
+
+def illegal_groups(machine: Machine, heads: HeadShape, groups: int) -> Illegal | None:
+    """Why the channels cannot be divided into so many groups, None if they can.
+
+    Every group has the same number of heads, the scores of two rounds stay within half of the scratch, and the maxima
+    and sums of the rounds in flight within the shared registers.
     """
     channels, shared = machine.organisation.channels, machine.command_processor.shared_registers
-    bound = vector_share(machine, group, head_dim) > SINGLE_ROUND
-    groups = 1
-    while 2 * groups <= channels and kv_heads % (2 * groups) == 0:
-        rounds = kv_heads // (2 * groups)
-        kv = place_kv(machine, 1, kv_heads, head_dim, max_context, groups=2 * groups)
-        scores = min(2, rounds) * group * kv.pages_per_channel * kv.page_tokens * ELEMENT_BYTES
-        registers = (2 if rounds == 1 else 3) * 2 * groups * group
-        if registers > shared or 2 * scores > machine.scratch.bytes_per_channel or (rounds == 1 and not bound):
-            break
-        groups *= 2
-    return groups
+    if not is_power_of_two(groups) or groups > channels or heads.kv_heads % groups:
+        return Illegal(f"{channels} channels and {heads.kv_heads} KV heads do not make {groups} groups", "equal groups")
+    if groups == 1:
+        return None
+    rounds = heads.kv_heads // groups
+    registers = (2 if rounds == 1 else 3) * groups * heads.group
+    if registers > shared:
+        return Illegal(f"maxima and sums take {registers} registers", "command_processor.shared_registers")
+    kv = place_kv(machine, 1, heads.kv_heads, heads.head_dim, heads.max_context, groups=groups)
+    scores = min(2, rounds) * heads.group * kv.pages_per_channel * kv.page_tokens * ELEMENT_BYTES
+    if 2 * scores > machine.scratch.bytes_per_channel:
+        return Illegal(f"{scores} bytes of scores take more than half of the scratch", "scratch.bytes_per_channel")
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wordline.compiler.choices import WHOLE, AttentionChoice, Cuts
 from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.ir import Item, Share
 from wordline.compiler.kernel.scratch import CHANNEL_ALIGNMENT, ScratchBuffer, ScratchTensor
@@ -13,24 +14,10 @@ from wordline.compiler.kernels.attention import vector
 from wordline.compiler.kernels.attention.append import append, append_value
 from wordline.compiler.kernels.attention.pages import Stretch
 from wordline.compiler.kernels.attention.score import score
-from wordline.compiler.kernels.attention.shape import (
-    VECTOR_BOUND,
-    WHOLE,
-    AttentionShape,
-    Cuts,
-    partial_bytes,
-    vector_share,
-)
+from wordline.compiler.kernels.attention.shape import AttentionShape, partial_bytes
 from wordline.compiler.kernels.attention.weigh import first_value_row, single_run, weigh
 from wordline.isa.declare import Engine
 from wordline.machines import Machine
-
-ONE_ROUND: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 12, 16), (6, 12, 16))
-ROUNDS: tuple[Cuts, Cuts] = ((2, 4, 6, 8, 10, 12, 14, 16), (5, 10, 14, 16))
-"""Where the vector unit takes most of the time: parts of the first round's scores, so that it starts early, and of the
-last round's probabilities, so that the banks have little left to do when it ends. They are the fastest of those tried
-for grouped queries, and for one query head a KV head, on 32 channels, that leave room for the instructions of 32
-layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +42,18 @@ def attention_steps(
     v: ScratchTensor,
     out: ScratchTensor,
     zeros: ScratchBuffer,
+    choice: AttentionChoice,
     *,
     overlap: bool,
-    parts: bool,
     skipped: bool,
 ) -> list[Step]:
     """All steps, with q, k, v (bf16, every channel) in scratch and the result, bf16 in every channel, in ``out``.
 
-    ``overlap``: the scores of two rounds are in scratch at once, so that channels and vector unit overlap.
-    ``parts``: where the vector unit binds, it works on one part of the pages while the channels work on another.
-    ``skipped``: some submissions do nothing but append; then that is a step of its own.
+    ``choice``: its ``groups`` are those of the layout; with cuts, the vector unit works on one part of the pages while
+    the channels work on another. ``overlap``: the scores of two rounds are in scratch at once, so that channels and
+    vector unit overlap. ``skipped``: some submissions do nothing but append; then that is a step of its own.
     """
-    return _Steps(machine, shape, q, k, v, out, zeros, overlap, parts, skipped).steps
+    return _Steps(machine, shape, q, k, v, out, zeros, choice, overlap, skipped).steps
 
 
 class _Steps:
@@ -79,15 +66,14 @@ class _Steps:
         v: ScratchTensor,
         out: ScratchTensor,
         zeros: ScratchBuffer,
+        choice: AttentionChoice,
         overlap: bool,
-        parts: bool,
         skipped: bool,
     ) -> None:
         self.machine, self.shape, self.q, self.out, self.zeros = machine, shape, q, out, zeros
         self.key, self.value = (None if skipped else k), (None if skipped else v)
         rounds = shape.kv.rounds
-        self.division = ONE_ROUND if rounds == 1 else ROUNDS
-        self.cut = parts and vector_share(machine, shape.group, shape.kv.head_dim) > VECTOR_BOUND
+        self.choice, self.cut = choice, choice.cut
         self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
         self.partials = [self._buffer("partial", i, partial_bytes(machine, shape)) for i in range(rounds)]
         # One for all rounds: in between, nothing that another engine waits for takes its place.
@@ -115,11 +101,11 @@ class _Steps:
         ]
 
     def _score_cuts(self, round_: int) -> Cuts:
-        return self.division[0] if self.cut and round_ == 0 else WHOLE
+        return self.choice.score_cuts if round_ == 0 else WHOLE
 
     def _weigh_cuts(self, round_: int) -> Cuts:
         last = round_ == self.shape.kv.rounds - 1
-        return self.division[1] if self.cut and last and single_run(self.machine, self.shape) else WHOLE
+        return self.choice.weigh_cuts if last and single_run(self.machine, self.shape) else WHOLE
 
     def _order(self, ahead: int) -> list[tuple[bool, Stretch]]:
         """What the channels do, in order: (the scores, rather than the weighing; the stretch)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from wordline.compiler.choices import WHOLE, Cuts
 from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.ir import Item
@@ -11,9 +12,7 @@ from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType, Scratc
 from wordline.compiler.kernel.symbols import IntLike, Linear, SharedRegister, linear
 from wordline.compiler.kernels.attention.shape import (
     ELEMENT_BYTES,
-    WHOLE,
     AttentionShape,
-    Cuts,
     bound,
     merges_all_channels,
     pages_in_use,
