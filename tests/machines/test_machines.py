@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordline.errors import WordlineError
-from wordline.machines import list_machines, load_machine
-from wordline.machines.schema import SECTIONS, Quantity, Timing
+from wordline.machines import hbm2_pim, list_machines, load_machine
+from wordline.machines.generations import GENERATIONS
+from wordline.machines.schema import Quantity
 
 # Turnarounds as docs and data sheets state them, in cycles.
 RULES = {
@@ -56,7 +57,7 @@ def failure(name: str, **overrides: str | int | float | bool) -> WordlineError:
 
 
 def test_the_shipped_machines() -> None:
-    assert list_machines() == ["gddr6-aim-card", "gddr6-aim-chip"]
+    assert list_machines() == ["gddr6-aim-card", "gddr6-aim-chip", "hbm2-pim-4stacks", "hbm2-pim-stack"]
     chip, card = load_machine("gddr6-aim-chip"), load_machine("gddr6-aim-card")
     assert (chip.organisation.channels, card.organisation.channels) == (2, 32)
     assert (chip.organisation.capacity_bytes, card.organisation.capacity_bytes) == (1 << 30, 1 << 34)
@@ -74,19 +75,25 @@ def test_turnarounds_follow_the_published_rules(name: str) -> None:
     assert timing.nRTP + timing.nRP + timing.nRCDRDMAC == 100  # the published bubble of a row turn
 
 
-def test_derived_values_equal_their_stated_formula() -> None:
-    timing = load_machine("gddr6-aim-chip").timing
-    values = {entry.name: getattr(timing, entry.name) for entry in fields(Timing)}
-    for name, (_, formula) in Timing.DERIVED.items():
-        assert getattr(timing, name) == eval(formula, {"max": max, **values}), name
+@pytest.mark.parametrize("name", list_machines())
+def test_derived_values_equal_their_stated_formula(name: str) -> None:
+    for section in load_machine(name).sections.values():
+        values = {entry.name: getattr(section, entry.name) for entry in fields(section)}
+        for derived, (_, formula) in getattr(section, "DERIVED", {}).items():
+            assert getattr(section, derived) == eval(formula, {"max": max, **values}), derived
 
 
-def test_every_constant_has_unit_and_source() -> None:
-    machine = load_machine("gddr6-aim-chip")
+@pytest.mark.parametrize("name", list_machines())
+def test_every_constant_has_unit_and_source(name: str) -> None:
+    machine = load_machine(name)
     for path in machine.flat():
         found = machine.field(path)
         assert found.unit
         assert found.source
+
+
+def test_sources_are_kept() -> None:
+    machine = load_machine("gddr6-aim-chip")
     assert machine.field("timing.nRP").source.startswith("aim_simulator 0f28a07, GDDR6.cpp")
     assert machine.field("timing.nWR2PRE").source == "derived: nCWL + nBL + nWR"
 
@@ -102,13 +109,20 @@ def test_flat_and_attributes_agree() -> None:
     assert machine.vector_unit.latency_of("add") == 1
     for path, value in flat.items():
         section, key = path.split(".")[:2]
-        assert section in SECTIONS
+        assert section in machine.sections
         assert isinstance(value, int | float | str | bool), key
+
+
+@pytest.mark.parametrize("name", list_machines())
+def test_loading_twice_and_pickling_give_the_same(name: str) -> None:
+    machine = load_machine(name)
+    again = pickle.loads(pickle.dumps(machine))
+    assert (again, hash(again), again.hash) == (machine, hash(machine), machine.hash)
+    assert load_machine(name) == machine
 
 
 def test_machines_are_values() -> None:
     machine = load_machine("gddr6-aim-chip")
-    assert pickle.loads(pickle.dumps(machine)) == machine
     assert hash(machine.vector_unit) == hash(load_machine("gddr6-aim-chip").vector_unit)
     with pytest.raises(AttributeError):
         machine.timing.nRP = 1  # type: ignore[misc]
@@ -173,7 +187,7 @@ def test_unknown_machines_offer_the_nearest_names() -> None:
     assert error.code == "unknown-machine"
     assert str(error) == (
         "there is no machine 'gddr6-aim-chp'\n"
-        "  do: nearest names: gddr6-aim-chip, gddr6-aim-card; or give the path of a .toml file"
+        "  do: nearest names: gddr6-aim-chip, gddr6-aim-card, hbm2-pim-stack; or give the path of a .toml file"
     )
     base = failure("gddr6-aim")
     assert base.code == "unknown-machine"
@@ -269,7 +283,7 @@ def test_a_bare_value_is_told_what_to_write(tmp_path: Path) -> None:
 
 def test_a_file_alone_must_be_complete(tmp_path: Path) -> None:
     assert "generation is missing" in failure(write(tmp_path, "")).what
-    text = 'generation = "mine"\ndescription = "d"\n'
+    text = 'generation = "gddr6-aim"\ndescription = "d"\n'
     assert "clock.tck_ns is missing" in failure(write(tmp_path, text)).what
 
 
@@ -291,10 +305,40 @@ def test_any_whole_number_is_taken_or_refused_by_range(value: int) -> None:
 
 
 def test_the_schema_has_a_unit_and_a_range_or_words_for_every_number() -> None:
-    for kind in SECTIONS.values():
+    kinds = {kind for generation in GENERATIONS.values() for kind in generation.sections.values()}
+    for kind in kinds:
         for entry in fields(kind):
             spec: Quantity = entry.metadata["quantity"]
             assert spec.unit
             if entry.type in ("int", "float", "Table"):
                 assert spec.low is not None
                 assert spec.high is not None
+
+
+def test_a_generation_has_sections_of_its_own(tmp_path: Path) -> None:
+    error = failure(write(tmp_path, 'generation = "mine"\ndescription = "d"\n'))
+    assert error.what == "generation is 'mine', which is not known"
+    assert error.remedy == "known generations: gddr6-aim, hbm2-pim"
+    error = failure(write(tmp_path, 'extends = "hbm2-pim-stack"\n[bank_unit]\n'))
+    assert error.what == "bank_unit is neither a section nor a header key"
+    assert failure("hbm2-pim-stack", bank_unit__lanes=8).code == "unknown-field"
+    assert failure("hbm2-pim-stack", timing__nCLREG=8).code == "unknown-field"
+    assert "pim.reserved_row must be the last row" in failure("hbm2-pim-stack", organisation__rows=64).what
+    assert "no near-memory unit" in failure("hbm2-pim-stack", vector_unit__present=True).what
+
+
+def test_what_a_generation_lacks_is_an_error_with_a_code() -> None:
+    machine = load_machine("hbm2-pim-stack")
+    for attempt in (lambda: machine.bank_unit, lambda: machine.timing, lambda: machine.vector_unit, machine.native):
+        with pytest.raises(WordlineError, match="generation hbm2-pim") as caught:
+            attempt()
+        assert caught.value.code == "unsupported-generation"
+    assert not machine.vector_passes.present
+
+
+def test_turnarounds_of_a_pseudo_channel() -> None:
+    machine = load_machine("hbm2-pim-stack")
+    timing = machine.section("timing", hbm2_pim.Timing)
+    assert (timing.nRD2PRE, timing.nWR2PRE, timing.nRD2WR, timing.nWR2RDL) == (3, 26, 15, 19)
+    assert machine.organisation.channel_bytes == 256 << 20
+    assert load_machine("hbm2-pim-4stacks").organisation.channels == 64

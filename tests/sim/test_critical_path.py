@@ -16,7 +16,7 @@ from tests.support.reference import reference_rows
 from tests.support.timing_programs import ins, program, random_program, stepwise_program, vector_pass
 from wordline.isa.program import Program
 from wordline.machines import Machine, load_machine
-from wordline.machines.schema import SECTIONS, Timing
+from wordline.machines.gddr6_aim import SECTIONS, Timing
 from wordline.sim.critical_path import MEANINGS, RULES, CriticalPath, interval_text, terms
 from wordline.sim.timing import TimingModel, TimingResult, time_program
 from wordline.sim.traces import PROFILES, TraceModel, TraceTime

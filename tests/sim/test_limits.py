@@ -162,3 +162,11 @@ def test_a_shape_counts_its_weights() -> None:
     shape = ModelShape("tiny", layers=2, hidden=8, ffn=16, heads=4, kv_heads=2, head_dim=2, vocab=10)
     assert shape.matrix_elements == 2 * (8 * 8 + 2 * 8 * 4 + 8 * 8 + 3 * 8 * 16) + 80
     assert shape.kv_elements(5) == 2 * 2 * 5 * 4
+
+
+def test_blocks_that_serve_two_banks_hide_row_turns() -> None:
+    machine = load_machine("hbm2-pim-4stacks")
+    limits = gemv_limits(machine, 4096, 4096)
+    # 64 pseudo-channels x 8 blocks x 16 lanes, one column each 4 ns.
+    assert limits.l0 == limits.l1 == 4096 * 4096 / (64 * 8 * 16) * 4
+    assert limits.l2 == pytest.approx(limits.l0 * 3900 / 3550)

@@ -6,7 +6,7 @@ import random
 from dataclasses import fields
 
 from wordline.machines import Machine, load_machine
-from wordline.machines.schema import Timing
+from wordline.machines.gddr6_aim import Timing
 
 MASKS = (1, 2, 3, 0xF, 0xF, 0xF, 0x0)
 

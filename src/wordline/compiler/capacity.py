@@ -52,10 +52,11 @@ def _owner(owner: Owner) -> str:
 
 
 def _remedy(machine: Machine, needed_bytes: float, context_helps: bool) -> str:
+    others = (load_machine(name) for name in list_machines() if name != machine.name)
     larger = [
-        name
-        for name in list_machines()
-        if name != machine.name and load_machine(name).organisation.capacity_bytes >= needed_bytes
+        other.name
+        for other in others
+        if other.generation == machine.generation and other.organisation.capacity_bytes >= needed_bytes
     ]
     parts = []
     if larger:

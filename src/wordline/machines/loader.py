@@ -1,8 +1,9 @@
 """Reads machine files: inheritance, schema check, overrides.
 
 A file is TOML with the keys ``generation``, ``description``, ``abstract``, ``extends`` and one table per section of
-the schema, in which every constant is ``{ value = ..., unit = "...", source = "..." }``, with ``confidence = "..."``
-besides where the schema grades it. Files without ``extends`` must state everything; the others state what differs.
+the generation's schema, in which every constant is ``{ value = ..., unit = "...", source = "..." }``, with
+``confidence = "..."`` besides where the schema grades it. Files without ``extends`` must state everything; the others
+state what differs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import Any, cast
 
 from wordline.errors import WordlineError
 from wordline.knobs import expanded
+from wordline.machines.generations import GENERATIONS, Generation
 from wordline.machines.machine import Field, Machine, collect_fields, unknown_field
-from wordline.machines.schema import CONFIDENCE, SECTIONS, Quantity, Scalar, Table
+from wordline.machines.schema import CONFIDENCE, Quantity, Scalar, Table
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 _HEADER: dict[str, type] = {"generation": str, "description": str, "abstract": bool, "extends": str}
@@ -58,10 +60,8 @@ def load_machine(name_or_path: str, overrides: Mapping[str, Scalar] | None = Non
     source = _resolve(base)
     layers = _layers(source)
     header: dict[str, Any] = {}
-    entries: dict[str, Field] = {}
     for layer in layers:
         header.update(layer.header)
-        entries.update(layer.entries)
     header["abstract"] = layers[-1].header.get("abstract", False)
     if header["abstract"]:
         sizes = [name for name in list_machines() if name.startswith(source.name)]
@@ -74,22 +74,28 @@ def load_machine(name_or_path: str, overrides: Mapping[str, Scalar] | None = Non
     for key in ("generation", "description"):
         if key not in header:
             raise _schema_error(key, "is missing", source.label)
+    schema = _Schema.of(header["generation"], source.label)
+    entries: dict[str, Field] = {}
+    for layer in layers:
+        entries.update(schema.entries(layer))
 
     applied: dict[str, Scalar] = {}
     for path in sorted(settings):
-        entries[path] = _override(path, settings[path], entries, f"{source.name}, override")
+        entries[path] = schema.override(path, settings[path], entries, f"{source.name}, override")
         value = entries[path].value
         applied[path] = ",".join(value) if isinstance(value, tuple) else value
     name = "+".join([source.name, *(f"{path}={_text(value)}" for path, value in applied.items())])
 
-    sections = {section: _build(section, kind, entries, source.label) for section, kind in SECTIONS.items()}
-    _check_together(sections, applied, source)
+    sections = {
+        section: _build(section, kind, entries, source.label) for section, kind in schema.generation.sections.items()
+    }
+    _check_together(schema.generation, sections, applied, source)
     return Machine(
         name=name,
-        generation=header["generation"],
+        generation=schema.generation.name,
         description=header["description"],
+        sections=sections,
         fields_by_path=collect_fields(sections, entries),
-        **sections,
     )
 
 
@@ -103,11 +109,12 @@ class _Source:
 
 
 class _Layer:
-    """One file, checked: its header and its constants by dotted path."""
+    """One file: its header, checked, and the rest of its keys, which the schema of the generation checks."""
 
-    def __init__(self, header: dict[str, Any], entries: dict[str, Field]) -> None:
+    def __init__(self, header: dict[str, Any], content: dict[str, Any], label: str) -> None:
         self.header = header
-        self.entries = entries
+        self.content = content
+        self.label = label
 
 
 def _shipped() -> dict[str, Traversable]:
@@ -163,43 +170,104 @@ def _read(file: Traversable | Path, label: str) -> _Layer:
         raise WordlineError("machine-file", f"the machine file is not valid TOML: {error}", where=label) from error
 
     header: dict[str, Any] = {}
-    entries: dict[str, Field] = {}
+    rest: dict[str, Any] = {}
     for key, content in data.items():
-        if key in _HEADER:
-            if not isinstance(content, _HEADER[key]):
-                raise _schema_error(key, f"must be {_KINDS[_HEADER[key]]}", label)
-            header[key] = content
-        elif key in SECTIONS:
+        if key not in _HEADER:
+            rest[key] = content
+            continue
+        if not isinstance(content, _HEADER[key]):
+            raise _schema_error(key, f"must be {_KINDS[_HEADER[key]]}", label)
+        header[key] = content
+    return _Layer(header, rest, label)
+
+
+class _Schema:
+    """What a file of one generation may say: every settable path with its type and its quantity.
+
+    The type is int, float, bool, str, or tuple for a list of names.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self._quantities: dict[str, tuple[type, Quantity]] = {}
+        for section, kind in generation.sections.items():
+            hints = typing.get_type_hints(kind)
+            for entry in fields(kind):
+                spec: Quantity = entry.metadata["quantity"]
+                hint = hints[entry.name]
+                if hint is Table:
+                    number = int if spec.unit == "cycle" else float
+                    for key in spec.keys:
+                        self._quantities[f"{section}.{entry.name}.{key}"] = (number, spec)
+                else:
+                    self._quantities[f"{section}.{entry.name}"] = (typing.get_origin(hint) or hint, spec)
+
+    @classmethod
+    def of(cls, name: str, label: str) -> _Schema:
+        """The schema of a generation, made once."""
+        if name not in GENERATIONS:
+            known = ", ".join(GENERATIONS)
+            raise _schema_error("generation", f"is {name!r}, which is not known", label, f"known generations: {known}")
+        if name not in _SCHEMAS:
+            _SCHEMAS[name] = cls(GENERATIONS[name])
+        return _SCHEMAS[name]
+
+    def entries(self, layer: _Layer) -> dict[str, Field]:
+        """The constants of a file by dotted path."""
+        found: dict[str, Field] = {}
+        for section, content in layer.content.items():
+            if section not in self.generation.sections:
+                near = difflib.get_close_matches(section, [*self.generation.sections, *_HEADER], n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise _schema_error(section, f"is neither a section nor a header key{hint}", layer.label)
             if not isinstance(content, dict):
-                raise _schema_error(key, "must be a table", label)
-            _read_section(key, content, entries, label)
-        else:
-            near = difflib.get_close_matches(key, [*SECTIONS, *_HEADER], n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise _schema_error(key, f"is neither a section nor a header key{hint}", label)
-    return _Layer(header, entries)
+                raise _schema_error(section, "must be a table", layer.label)
+            self._read_section(section, content, found, layer.label)
+        return found
+
+    def _read_section(self, section: str, content: dict[str, Any], found: dict[str, Field], label: str) -> None:
+        known = {path: spec for path, spec in self._quantities.items() if path.startswith(section + ".")}
+        tables = {path.rsplit(".", 1)[0] for path in known if path.count(".") == 2}
+        for key, entry in content.items():
+            path = f"{section}.{key}"
+            if path in tables:
+                if not isinstance(entry, dict):
+                    raise _schema_error(path, "must be a table of constants", label)
+                children = {f"{path}.{child}": value for child, value in entry.items()}
+            else:
+                children = {path: entry}
+            for child, value in children.items():
+                if child not in known:
+                    error = unknown_field(child, known, label)
+                    raise _schema_error(child, "is not in the schema", label, error.remedy)
+                found[child] = _entry(child, value, *known[child], label)
+
+    def override(self, path: str, value: Scalar, entries: Mapping[str, Field], where: str) -> Field:
+        """The constant that an override sets."""
+        if path not in self._quantities:
+            section, _, key = path.partition(".")
+            derived = getattr(self.generation.sections.get(section), "DERIVED", {})
+            if key in derived:
+                raise WordlineError(
+                    "machine-override",
+                    f"{path} is derived and cannot be set",
+                    where=where,
+                    remedy=f"set the fields it follows from: {derived[key][1]}",
+                )
+            raise unknown_field(path, self._quantities, where)
+        kind, spec = self._quantities[path]
+        problem, checked = _check(_parse(value, kind) if isinstance(value, str) else value, kind, spec)
+        if problem:
+            raise WordlineError("machine-override", f"{path} {problem}", where=where)
+        before = entries.get(path)
+        was = f" (was {_text(before.value)}: {before.source})" if before else ""
+        return Field(checked, spec.unit, f"override{was}", "override" if spec.graded else "")
 
 
-def _read_section(section: str, content: dict[str, Any], entries: dict[str, Field], label: str) -> None:
-    known = {path: spec for path, spec in _quantities().items() if path.startswith(section + ".")}
-    tables = {path.rsplit(".", 1)[0] for path in known if path.count(".") == 2}
-    for key, entry in content.items():
-        path = f"{section}.{key}"
-        if path in tables:
-            if not isinstance(entry, dict):
-                raise _schema_error(path, "must be a table of constants", label)
-            children = {f"{path}.{child}": value for child, value in entry.items()}
-        else:
-            children = {path: entry}
-        for child, value in children.items():
-            if child not in known:
-                error = unknown_field(child, known, label)
-                raise _schema_error(child, "is not in the schema", label, error.remedy)
-            entries[child] = _entry(child, value, label)
+_SCHEMAS: dict[str, _Schema] = {}
 
 
-def _entry(path: str, entry: Any, label: str) -> Field:
-    kind, spec = _quantities()[path]
+def _entry(path: str, entry: Any, kind: type, spec: Quantity, label: str) -> Field:
     keys = _ENTRY | {"confidence"} if spec.graded else _ENTRY
     if not isinstance(entry, dict):
         form = ", ".join(f"{key} = ..." if key == "value" else f'{key} = "..."' for key in _ORDER if key in keys)
@@ -223,28 +291,6 @@ def _entry(path: str, entry: Any, label: str) -> Field:
     if problem:
         raise _schema_error(path, problem, label)
     return Field(value, spec.unit, source, confidence)
-
-
-def _override(path: str, value: Scalar, entries: Mapping[str, Field], where: str) -> Field:
-    quantities = _quantities()
-    if path not in quantities:
-        section, _, key = path.partition(".")
-        derived = getattr(SECTIONS.get(section), "DERIVED", {})
-        if key in derived:
-            raise WordlineError(
-                "machine-override",
-                f"{path} is derived and cannot be set",
-                where=where,
-                remedy=f"set the fields it follows from: {derived[key][1]}",
-            )
-        raise unknown_field(path, quantities, where)
-    kind, spec = quantities[path]
-    problem, checked = _check(_parse(value, kind) if isinstance(value, str) else value, kind, spec)
-    if problem:
-        raise WordlineError("machine-override", f"{path} {problem}", where=where)
-    before = entries.get(path)
-    was = f" (was {_text(before.value)}: {before.source})" if before else ""
-    return Field(checked, spec.unit, f"override{was}", "override" if spec.graded else "")
 
 
 def _parse(text: str, kind: type) -> Any:
@@ -290,28 +336,6 @@ def _check(value: Any, kind: type, spec: Quantity) -> tuple[str, Any]:
     return "", value
 
 
-def _quantities() -> dict[str, tuple[type, Quantity]]:
-    """Every settable path with its type (int, float, bool, str, or tuple for a list of names) and its quantity."""
-    if not _QUANTITIES:
-        for section, kind in SECTIONS.items():
-            hints = typing.get_type_hints(kind)
-            for entry in fields(kind):
-                spec: Quantity = entry.metadata["quantity"]
-                if hints[entry.name] is Table:
-                    number = int if spec.unit == "cycle" else float
-                    for key in spec.keys:
-                        _QUANTITIES[f"{section}.{entry.name}.{key}"] = (number, spec)
-                else:
-                    _QUANTITIES[f"{section}.{entry.name}"] = (
-                        typing.get_origin(hints[entry.name]) or hints[entry.name],
-                        spec,
-                    )
-    return _QUANTITIES
-
-
-_QUANTITIES: dict[str, tuple[type, Quantity]] = {}
-
-
 def _build(section: str, kind: type, entries: Mapping[str, Field], label: str) -> Any:
     values: dict[str, Any] = {}
     for entry in fields(kind):
@@ -328,19 +352,15 @@ def _build(section: str, kind: type, entries: Mapping[str, Field], label: str) -
     return kind(**values)
 
 
-def _check_together(sections: Mapping[str, Any], applied: Mapping[str, Scalar], source: _Source) -> None:
+def _check_together(
+    generation: Generation, sections: Mapping[str, Any], applied: Mapping[str, Scalar], source: _Source
+) -> None:
     """Relations between fields that every part of wordline relies on."""
-    organisation, bank_unit, timing = sections["organisation"], sections["bank_unit"], sections["timing"]
-    simulator = sections["aim_simulator"]
+    organisation = sections["organisation"]
     problems = []
     if organisation.banks % organisation.bank_groups:
         problems.append("organisation.banks must be a multiple of organisation.bank_groups")
-    if organisation.column_bytes != 2 * bank_unit.lanes:
-        problems.append("organisation.column_bytes must hold one bf16 for each of bank_unit.lanes")
-    if timing.nREFI <= timing.nRFC + timing.nRP:
-        problems.append("timing.nREFI must be longer than timing.nRFC + timing.nRP, or refresh leaves no time to work")
-    if simulator.writes_to_stop > simulator.writes_to_start:
-        problems.append("aim_simulator.writes_to_stop must not exceed aim_simulator.writes_to_start")
+    problems += generation.problems(sections)
     if problems:
         code = "machine-override" if applied else "machine-schema"
         raise WordlineError(code, "; ".join(problems), where=source.label)

@@ -7,14 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from wordline.errors import WordlineError
+from wordline.machines.gddr6_aim import AimSimulator, BankUnit, Buffer, Rules, Timing
+from wordline.machines.generations import GENERATIONS
 from wordline.machines.schema import (
-    SECTIONS,
-    AimSimulator,
-    BankUnit,
-    Buffer,
     Clock,
     CommandProcessor,
     Energy,
@@ -22,13 +20,14 @@ from wordline.machines.schema import (
     Link,
     Organisation,
     Refresh,
-    Rules,
     Scalar,
     Scratch,
     Table,
-    Timing,
+    VectorPasses,
     VectorUnit,
 )
+
+Section = TypeVar("Section")
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine description. Sections are attributes; see :mod:`wordline.machines.schema` for fields and units.
+    """A machine description: ``sections`` by name, as :data:`wordline.machines.generations.GENERATIONS` lists them.
+
+    Sections are attributes too. Those of every generation are always there; the others belong to the generation that
+    most of wordline knows, and what reads one of them on a machine of another generation raises
+    ``WordlineError("unsupported-generation")``. Code of a generation reads its own with :meth:`section`.
 
     ``name`` includes overrides ("gddr6-aim-chip+bank_unit.accumulators=2") and loads the same machine again.
     """
@@ -55,21 +58,87 @@ class Machine:
     name: str
     generation: str
     description: str
-    clock: Clock
-    organisation: Organisation
-    bank_unit: BankUnit
-    buffer: Buffer
-    timing: Timing
-    rules: Rules
-    refresh: Refresh
-    scratch: Scratch
-    command_processor: CommandProcessor
-    vector_unit: VectorUnit
-    link: Link
-    energy: Energy
-    host: Host
-    aim_simulator: AimSimulator
+    sections: Mapping[str, Any] = field(repr=False)
     fields_by_path: Mapping[str, Field] = field(repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.generation))
+
+    def section(self, name: str, kind: type[Section]) -> Section:
+        """The section of that name and kind. Raises ``WordlineError("unsupported-generation")`` if it has another."""
+        found = self.sections.get(name)
+        if not isinstance(found, kind):
+            raise self.unsupported(f"what needs its {name!r} section")
+        return found
+
+    def unsupported(self, what: str) -> WordlineError:
+        """The error for something that wordline cannot do yet for machines of this generation."""
+        return WordlineError(
+            "unsupported-generation",
+            f"wordline cannot do this yet for a machine of generation {self.generation}: {what}",
+            where=f"machine {self.name}",
+            remedy="use a machine of another generation; docs/machines.md says what each can do",
+        )
+
+    @property
+    def clock(self) -> Clock:
+        return self.section("clock", Clock)
+
+    @property
+    def organisation(self) -> Organisation:
+        return self.section("organisation", Organisation)
+
+    @property
+    def refresh(self) -> Refresh:
+        return self.section("refresh", Refresh)
+
+    @property
+    def scratch(self) -> Scratch:
+        return self.section("scratch", Scratch)
+
+    @property
+    def command_processor(self) -> CommandProcessor:
+        return self.section("command_processor", CommandProcessor)
+
+    @property
+    def vector_passes(self) -> VectorPasses:
+        return self.section("vector_unit", VectorPasses)
+
+    @property
+    def vector_unit(self) -> VectorUnit:
+        return self.section("vector_unit", VectorUnit)
+
+    @property
+    def link(self) -> Link:
+        return self.section("link", Link)
+
+    @property
+    def host(self) -> Host:
+        return self.section("host", Host)
+
+    @property
+    def bank_unit(self) -> BankUnit:
+        return self.section("bank_unit", BankUnit)
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.section("buffer", Buffer)
+
+    @property
+    def timing(self) -> Timing:
+        return self.section("timing", Timing)
+
+    @property
+    def rules(self) -> Rules:
+        return self.section("rules", Rules)
+
+    @property
+    def energy(self) -> Energy:
+        return self.section("energy", Energy)
+
+    @property
+    def aim_simulator(self) -> AimSimulator:
+        return self.section("aim_simulator", AimSimulator)
 
     def field(self, path: str) -> Field:
         """The constant at a dotted path, derived ones included.
@@ -87,6 +156,17 @@ class Machine:
         return {path: _scalar(entry.value) for path, entry in self.fields_by_path.items()}
 
     @property
+    def has_native(self) -> bool:
+        """Whether the native models implement its generation."""
+        return GENERATIONS[self.generation].native
+
+    def native(self) -> dict[str, Scalar]:
+        """:meth:`flat`, for the native models. Raises ``WordlineError("unsupported-generation")`` if they lack it."""
+        if not self.has_native:
+            raise self.unsupported("the native simulator has no model of its channels")
+        return self.flat()
+
+    @property
     def hash(self) -> str:
         """SHA-256 (hex) over generation and all values: independent of names, sources and order in the files."""
         canonical = {"generation": self.generation, "values": self.flat()}
@@ -97,8 +177,8 @@ class Machine:
 def collect_fields(sections: Mapping[str, Any], origin: Mapping[str, Field]) -> dict[str, Field]:
     """All constants in schema order: of each section the stored ones with their origin, then the derived ones."""
     collected: dict[str, Field] = {}
-    for name, kind in SECTIONS.items():
-        section = sections[name]
+    for name, section in sections.items():
+        kind = type(section)
         for entry in fields(kind):
             value = getattr(section, entry.name)
             if isinstance(value, Table):
@@ -118,7 +198,8 @@ def unknown_field(path: str, known: Mapping[str, Any], where: str) -> WordlineEr
     if not near:
         last = path.rsplit(".", 1)[-1]
         near = [name for name in known if name.rsplit(".", 1)[-1] == last]
-    remedy = f"did you mean {', '.join(near)}?" if near else f"the sections are {', '.join(SECTIONS)}"
+    sections = dict.fromkeys(name.partition(".")[0] for name in known)
+    remedy = f"did you mean {', '.join(near)}?" if near else f"the sections are {', '.join(sections)}"
     return WordlineError("unknown-field", f"the machine has no field {path!r}", where=where, remedy=remedy)
 
 

@@ -28,7 +28,7 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A device that can be opened."""
+    """A driver with a machine; the description says if it cannot be opened yet."""
 
     name: str
     description: str
@@ -65,7 +65,11 @@ def list_devices() -> list[DeviceInfo]:
     """Every driver with every machine that comes with wordline."""
     machines = [load_machine(name) for name in list_machines()]
     return [
-        DeviceInfo(str(DeviceSpec(name, machine)), driver(name).DESCRIPTION, machine)
+        DeviceInfo(
+            str(DeviceSpec(name, machine)),
+            driver(name).DESCRIPTION if machine.has_native else "not yet: no driver implements this generation",
+            machine,
+        )
         for name in DRIVERS
         for machine in machines
     ]

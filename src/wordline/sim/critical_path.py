@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from wordline import _native
 from wordline.machines import Machine
-from wordline.machines.schema import SECTIONS
+from wordline.machines.generations import native_formula
 
 RULES: tuple[str, ...] = tuple(_native.RULES)
 """What can be waited for: fields of the machine with their section, derived ones too, and names without a point."""
@@ -202,11 +202,11 @@ def terms(rule: str) -> dict[str, int]:
     section, _, name = rule.partition(".")
     if section not in ("timing", "aim_simulator", "scratch") or name == "queue_requests":
         return {}
-    formula = getattr(SECTIONS[section], "DERIVED", {}).get(name)
+    formula = native_formula(section, name)
     if formula is None:
         return {rule: 1}
     found: dict[str, int] = {}
-    for sign, field in re.findall(r"([+-]?) ?(n\w+)", formula[1].removeprefix("max(0, ")):
+    for sign, field in re.findall(r"([+-]?) ?(n\w+)", formula.removeprefix("max(0, ")):
         path = f"{section}.{field}"
         found[path] = found.get(path, 0) + (-1 if sign == "-" else 1)
     return found

@@ -20,6 +20,7 @@ from math import ceil
 
 from wordline.errors import WordlineError
 from wordline.machines import Machine
+from wordline.sim.generation import generation_unit
 from wordline.sim.shapes import ModelShape
 
 
@@ -53,9 +54,10 @@ class DecodeLimits(Limits):
 
 
 @dataclass(frozen=True)
-class _Bank:
+class BankRates:
     """What the limits need of a machine; times in ns."""
 
+    units: int  # of a channel: banks, or groups of banks, that read and multiply at the same time
     lanes: int  # elements of a column
     columns: int  # of a row
     mac: float  # between MACs
@@ -69,7 +71,11 @@ class _Bank:
     accumulators: int
 
     @classmethod
-    def of(cls, machine: Machine) -> _Bank:
+    def of(cls, machine: Machine) -> BankRates:
+        own = generation_unit(machine)
+        if own is not None:
+            rates: BankRates = own.limits.bank_rates(machine)
+            return rates
         if machine.rules.row_buffers != 1:
             raise WordlineError(
                 "limits-undefined",
@@ -80,6 +86,7 @@ class _Bank:
         timing, tck = machine.timing, machine.clock.tck_ns
         mac = timing.nCCDL * tck
         return cls(
+            units=machine.organisation.banks,
             lanes=machine.bank_unit.lanes,
             columns=machine.organisation.columns,
             mac=mac,
@@ -136,7 +143,8 @@ def gemv_limits(machine: Machine, m: int, k: int, channels: int | None = None) -
         WordlineError: "bad-shape" for a size below 1, "limits-undefined" for a machine that the formulas do not cover.
     """
     _positive(m=m, k=k, channels=channels)
-    bank, units = _Bank.of(machine), _units(machine, channels)
+    bank = BankRates.of(machine)
+    units = _units(machine, bank, channels)
     ideal = bank.stream(m * k / (units * bank.lanes * bank.columns), 1)
 
     def body(split: int) -> float:
@@ -157,7 +165,7 @@ def peak_share(machine: Machine, vectors: float) -> float:
     """
     if vectors <= 0:
         raise WordlineError("bad-shape", f"vectors is {vectors}; it must be positive", remedy="give a positive number")
-    limits = _Bank.of(machine).stream(1, vectors)
+    limits = BankRates.of(machine).stream(1, vectors)
     return limits.l0 / limits.l2
 
 
@@ -179,7 +187,8 @@ def decode_limits(
         WordlineError: as :func:`gemv_limits`.
     """
     _positive(batch=batch, context=context, channels=channels)
-    bank, units = _Bank.of(machine), _units(machine, channels)
+    bank = BankRates.of(machine)
+    units = _units(machine, bank, channels)
     row_elements = bank.lanes * bank.columns
     element_bytes = machine.organisation.column_bytes // bank.lanes
     weight_rows = shape.matrix_elements / (units * row_elements)
@@ -199,8 +208,8 @@ def decode_limits(
     )
 
 
-def _units(machine: Machine, channels: int | None) -> int:
-    return (machine.organisation.channels if channels is None else channels) * machine.organisation.banks
+def _units(machine: Machine, bank: BankRates, channels: int | None) -> int:
+    return (machine.organisation.channels if channels is None else channels) * bank.units
 
 
 def _positive(**sizes: int | None) -> None:

@@ -179,7 +179,7 @@ class TimingModel:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._native = _native.TimingModel(machine.flat())
+        self._native = _native.TimingModel(machine.native())
 
     def load(self, program: Program | bytes) -> int:
         """Load a program (or its image); returns its slot. Raises ``WordlineError("bad-program")``."""

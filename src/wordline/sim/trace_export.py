@@ -68,7 +68,7 @@ def export_program(
     Raises:
         WordlineError: "bad-program", "bad-machine", or a fault of the program.
     """
-    model = _native.TimingModel(machine.flat())
+    model = _native.TimingModel(machine.native())
     words = np.ascontiguousarray(memory, dtype=np.int32)
     accesses = model.run(model.load_program(image), argument_base, words, accesses=True).accesses
     # Other programs read the trace: a name of a model in another script must not be in their way.

@@ -80,7 +80,7 @@ class TraceModel:
             )
         self.machine = machine
         self.profile = profile
-        self._native = PROFILES[profile](machine.flat())
+        self._native = PROFILES[profile](machine.native())
 
     def run(
         self, text: bytes, name: str = "trace", *, record: int = 0, step_bursts: bool = False, explain: bool = False

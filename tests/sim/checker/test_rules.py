@@ -10,7 +10,7 @@ import pytest
 
 from wordline.errors import WordlineError
 from wordline.machines import Machine, load_machine
-from wordline.machines.schema import Timing
+from wordline.machines.gddr6_aim import Timing
 from wordline.sim import checker
 from wordline.sim.checker import INTERVALS, PROFILES, STATE_RULES, Burst, Checker, check, profile_constants
 from wordline.sim.checker.commands import ALL_BANKS, COMMANDS, ONE_BANK

@@ -11,7 +11,8 @@ import pytest
 from tests.sim.timing.scenarios import SCENARIOS, machine_for, measure, schedule
 from tests.support.ticking import tick
 from wordline.machines import load_machine
-from wordline.machines.schema import FUNCTIONS, Timing
+from wordline.machines.gddr6_aim import Timing
+from wordline.machines.schema import FUNCTIONS
 
 #: Of commands that device programs do not have; the trace language of the published simulator does.
 TRACE_LANGUAGE_ONLY = {"nRCDEWMUL", "nRCDRDAF"}

@@ -12,7 +12,8 @@ import pytest
 from tests.support.gemv_traces import gemv_trace
 from tests.support.random_traces import random_trace
 from wordline.machines import load_machine
-from wordline.machines.schema import AimSimulator, Scalar, Timing
+from wordline.machines.gddr6_aim import AimSimulator, Timing
+from wordline.machines.schema import Scalar
 from wordline.sim.traces import ScheduledCommand, TraceModel
 
 BASE: dict[str, Scalar] = {"organisation.channels": 4, "aim_simulator.refresh": True}

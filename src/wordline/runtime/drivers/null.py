@@ -26,7 +26,7 @@ class NullDevice(SoftwareDevice):
     def __init__(self, machine: Machine) -> None:
         from wordline import _native
 
-        self._model = _native.TimingModel(machine.flat())
+        self._model = _native.TimingModel(machine.native())
         self._programs: dict[int, int] = {}
         self._profile: Any = None
         super().__init__(machine)

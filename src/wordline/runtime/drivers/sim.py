@@ -14,4 +14,4 @@ def connect(machine: Machine) -> DeviceInterface:
     """A new simulated device."""
     from wordline import _native
 
-    return cast(DeviceInterface, _native.SimDevice(machine.flat(), machine.hash))
+    return cast(DeviceInterface, _native.SimDevice(machine.native(), machine.hash))

@@ -1,0 +1,5 @@
+"""The simulator unit of HBM2-PIM: pseudo-channels whose blocks compute beside the banks (rules: docs/hbm2-pim.md)."""
+
+from wordline.sim.hbm2_pim import limits
+
+__all__ = ["limits"]
