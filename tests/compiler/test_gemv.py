@@ -77,7 +77,8 @@ def run(
     device = ReferenceDevice(machine)
     device.bank_write(first_row, stream.dram_rows, image)
     put_everywhere(device, built, x_tensor, x)
-    device.accumulators[:] = 7.0
+    for channel in device.own:
+        channel.accumulators[:] = 7.0
     device.execute(device.load_program(built.generated.program), seed=seed)
     for matrix, tensor in zip(matrices, projection.results, strict=True):
         np.testing.assert_array_equal(get(device, built, tensor), expected(matrix, x, choice))

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from wordline.errors import WordlineError
-from wordline.isa import instruction_set
+from wordline.isa import GENERATIONS, instruction_set
 from wordline.isa.affine import affine
 from wordline.isa.assemble import assemble
-from wordline.isa.document import BEGIN, END, document, main, replace_section
+from wordline.isa.declare import Engine, InstructionSet
+from wordline.isa.document import BEGIN, END, document, main, own_document, replace_section
 from wordline.isa.header import generate
 from wordline.isa.header import main as header_main
 from wordline.isa.instruction import encode, make
@@ -22,13 +23,23 @@ from wordline.isa.instruction import encode, make
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "device-programs.md"
 ISA = instruction_set("gddr6-aim")
+SETS = [instruction_set(generation) for generation in GENERATIONS]
+EVERY = pytest.mark.parametrize("isa", SETS, ids=lambda isa: isa.generation)
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_pages_are_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert replace_section(text, document(ISA)) == text, (
         "run: python -m wordline.isa.document gddr6-aim docs/device-programs.md"
     )
+    for isa in SETS:
+        page = ROOT / "docs" / f"{isa.generation}.md"
+        if isa is ISA:
+            continue
+        text = page.read_text(encoding="utf-8")
+        assert replace_section(text, own_document(isa)) == text, (
+            f"run: python -m wordline.isa.document --own {isa.generation} docs/{page.name}"
+        )
 
 
 def test_the_program_on_the_page_assembles() -> None:
@@ -38,11 +49,19 @@ def test_the_program_on_the_page_assembles() -> None:
     assert [len(s.instrs) for s in assemble(ISA, listing).streams] == [4, 2]
 
 
-def test_every_instruction_and_operand_is_documented() -> None:
-    text = document(ISA)
-    for instruction in ISA.instructions:
+@EVERY
+def test_every_instruction_is_documented(isa: InstructionSet) -> None:
+    text, own = document(isa), own_document(isa)
+    for instruction in isa.instructions:
         assert f"#### {instruction.name} ({instruction.opcode})\n" in text
         assert instruction.description in text
+        assert (instruction.description in own) == (instruction.engines == (Engine.CHANNEL,))
+    for instruction in isa.buffer.instructions if isa.buffer is not None else ():
+        assert instruction.description in own
+
+
+def test_operands_are_documented() -> None:
+    text = document(ISA)
     assert "| `layout.s0` | bits 0-21, signed | stride of the outer index, bytes |" in text
     assert "| `scalar.kind` | bits 0-1, unsigned | source: 0 f32, 1 shared_f32, 2 register_i32, 3 shared_i32 |" in text
 
@@ -76,12 +95,14 @@ def test_the_header_is_written_only_when_it_changes(tmp_path: Path, capsys: pyte
     assert "no instruction set is declared" in capsys.readouterr().err
 
 
-def test_the_generator_needs_nothing_besides_python() -> None:
-    code = "import sys; from wordline.isa.header import main; main(['gddr6-aim']); assert 'numpy' not in sys.modules"
+@EVERY
+def test_the_generator_needs_nothing_besides_python(isa: InstructionSet) -> None:
+    call = f"main(['{isa.generation}'])"
+    code = f"import sys; from wordline.isa.header import main; {call}; assert 'numpy' not in sys.modules"
     environment = {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == generate(ISA)
+    assert done.stdout == generate(isa)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
@@ -130,6 +151,34 @@ def test_the_header_decodes_what_python_encodes(tmp_path: Path) -> None:
     (tmp_path / "isa.hpp").write_text(generate(ISA), encoding="utf-8")
     source = tmp_path / "check.cpp"
     source.write_text(f'#include "isa.hpp"\nusing namespace wordline::gddr6_aim;\n{arrays}{checks}', encoding="utf-8")
+    command = ["c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
+def test_the_header_decodes_an_instruction_buffer(tmp_path: Path) -> None:
+    isa = instruction_set("hbm2-pim")
+    assert isa.buffer is not None
+    words = {
+        "mad": make(isa.buffer, "MAD", aam=1, dst=15, a=32, b=23, c=31),
+        "jump": make(isa.buffer, "JUMP", target=31, count=65535),
+    }
+    arrays = "".join(
+        f"constexpr std::uint64_t {name}[] = {{{encode(instr, isa.buffer.layout)[0]}ull}};\n"
+        for name, instr in words.items()
+    )
+    checks = """
+        constexpr auto m = buffer::Mad::decode(mad);
+        static_assert(m.aam == 1 && m.dst == buffer::CrfRegister::GRF_B7 && m.a == buffer::CrfOperand::EVEN_BANK);
+        static_assert(m.b == buffer::CrfOperand::SRF_M7 && m.c == buffer::CrfOperand::SRF_A7);
+        constexpr auto j = buffer::Jump::decode(jump);
+        static_assert(j.target == 31 && j.count == 65535);
+        static_assert(mad[0] >> 32 == 0 && runs_on(Opcode::Pimrd, Engine::channel));
+    """
+    (tmp_path / "isa.hpp").write_text(generate(isa), encoding="utf-8")
+    source = tmp_path / "check.cpp"
+    source.write_text(f'#include "isa.hpp"\nusing namespace wordline::hbm2_pim;\n{arrays}{checks}', encoding="utf-8")
     command = ["c++", "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wconversion", "-Werror", str(source)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,17 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordline.errors import WordlineError
-from wordline.isa import instruction_set
+from wordline.isa import GENERATIONS, instruction_set
 from wordline.isa.affine import IMM_RANGE, STRIDE_RANGE, Affine, affine
 from wordline.isa.assemble import assemble, parse_affine
-from wordline.isa.declare import AffineWord, Bits, Engine, Instruction, Word
-from wordline.isa.disassemble import disassemble
+from wordline.isa.declare import AffineWord, Bits, Engine, Instruction, InstructionSet, Word
+from wordline.isa.disassemble import disassemble, format_head
 from wordline.isa.instruction import Instr, decode, decode_all, encode, encode_all, encoded_length, evaluate, make
 from wordline.isa.program import MAGIC, Program, Stream
 
 ISA = instruction_set("gddr6-aim")
-INSTRUCTIONS = st.sampled_from(ISA.instructions)
-EVERY = pytest.mark.parametrize("declaration", ISA.instructions, ids=lambda d: d.name)
+STREAMS = [instruction_set(generation) for generation in GENERATIONS]
+BUFFERS = [isa.buffer for isa in STREAMS if isa.buffer is not None]
+
+
+def every(sets: Sequence[InstructionSet]) -> pytest.MarkDecorator:
+    cases = [(isa, declaration) for isa in sets for declaration in isa.instructions]
+    return pytest.mark.parametrize(("isa", "declaration"), cases, ids=[f"{i.generation}-{d.name}" for i, d in cases])
 
 
 @st.composite
@@ -43,58 +49,76 @@ def word_values(word: Word) -> st.SearchStrategy[Any]:
 
 
 @st.composite
-def instructions(draw: st.DrawFn, declaration: Instruction | None = None) -> Instr:
-    declaration = declaration or draw(INSTRUCTIONS)
+def instructions(draw: st.DrawFn, isa: InstructionSet, declaration: Instruction | None = None) -> Instr:
+    declaration = declaration or draw(st.sampled_from(isa.instructions))
     values: dict[str, Any] = {b.name: draw(st.integers(*bits_range(b))) for b in declaration.fields}
     values |= {w.name: draw(word_values(w)) for w in declaration.words}
     for group in declaration.groups:
         width = next(b.width for b in declaration.fields if b.name == group.count_field)
         entry = st.fixed_dictionaries({w.name: word_values(w) for w in group.words})
         values[group.name] = draw(st.lists(entry, max_size=(1 << width) - 1))
-    return make(ISA, declaration.name, **values)
+    return make(isa, declaration.name, **values)
 
 
-@EVERY
+@every(STREAMS)
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_every_instruction_round_trips_through_words_and_text(declaration: Instruction, data: st.DataObject) -> None:
-    instr = data.draw(instructions(declaration))
+def test_every_instruction_round_trips_through_words_and_text(
+    isa: InstructionSet, declaration: Instruction, data: st.DataObject
+) -> None:
+    instr = data.draw(instructions(isa, declaration))
     words = encode(instr)
     assert len(words) == encoded_length(instr)
-    assert decode(ISA, words, 0) == (instr, len(words))
-    program = Program(ISA, (Stream(declaration.engines[0], 0, (instr,)),))
-    assert assemble(ISA, disassemble(program)) == program
+    assert decode(isa, words, 0) == (instr, len(words))
+    program = Program(isa, (Stream(declaration.engines[0], 0, (instr,)),))
+    assert assemble(isa, disassemble(program)) == program
 
 
+@every(BUFFERS)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_every_buffered_instruction_round_trips_through_its_word(
+    isa: InstructionSet, declaration: Instruction, data: st.DataObject
+) -> None:
+    instr = data.draw(instructions(isa, declaration))
+    (word,) = encode(instr, isa.layout)
+    assert word < 1 << isa.layout.bits
+    assert decode(isa, [word], 0) == (instr, 1)
+    assert format_head(instr).startswith(declaration.name)
+
+
+@pytest.mark.parametrize("isa", STREAMS, ids=lambda isa: isa.generation)
 @settings(max_examples=50, deadline=None)
-@given(st.lists(instructions(), max_size=12), st.lists(instructions(), max_size=4))
-def test_programs_round_trip_through_image_and_text(first: list[Instr], second: list[Instr]) -> None:
-    program = Program(ISA, (Stream(Engine.CHANNEL, 0b101, tuple(first)), Stream(Engine.LINK, 0, tuple(second))))
+@given(data=st.data())
+def test_programs_round_trip_through_image_and_text(isa: InstructionSet, data: st.DataObject) -> None:
+    first = data.draw(st.lists(instructions(isa), max_size=12))
+    second = data.draw(st.lists(instructions(isa), max_size=4))
+    program = Program(isa, (Stream(Engine.CHANNEL, 0b101, tuple(first)), Stream(Engine.LINK, 0, tuple(second))))
     image = program.to_bytes()
-    assert Program.from_bytes(ISA, image) == program
-    assert Program.from_bytes(ISA, image).to_bytes() == image
-    assert assemble(ISA, disassemble(program)) == program
-    assert decode_all(ISA, encode_all(first)) == first
+    assert Program.from_bytes(isa, image) == program
+    assert Program.from_bytes(isa, image).to_bytes() == image
+    assert assemble(isa, disassemble(program)) == program
+    assert decode_all(isa, encode_all(first)) == first
 
 
-@EVERY
-def test_every_field_holds_exactly_its_range(declaration: Instruction) -> None:
+@every(STREAMS + BUFFERS)
+def test_every_field_holds_exactly_its_range(isa: InstructionSet, declaration: Instruction) -> None:
     counts = {g.count_field for g in declaration.groups}
     for bits in declaration.fields:
         if bits.name in counts:
             continue
         low, high = bits_range(bits)
         for value in range(low, high + 1) if bits.width <= 8 else (low, low + 1, high - 1, high):
-            instr = make(ISA, declaration.name, **{bits.name: value})
-            assert decode(ISA, encode(instr), 0)[0].fields[bits.name] == value
+            instr = make(isa, declaration.name, **{bits.name: value})
+            assert decode(isa, encode(instr, isa.layout), 0)[0].fields[bits.name] == value
         for value in (low - 1, high + 1):
             with pytest.raises(WordlineError, match=f"{bits.name}={value}") as caught:
-                encode(make(ISA, declaration.name, **{bits.name: value}))
+                encode(make(isa, declaration.name, **{bits.name: value}), isa.layout)
             assert caught.value.code == "field-range"
 
 
-@EVERY
-def test_every_packed_word_field_holds_exactly_its_range(declaration: Instruction) -> None:
+@every(STREAMS)
+def test_every_packed_word_field_holds_exactly_its_range(isa: InstructionSet, declaration: Instruction) -> None:
     for group in declaration.groups:
         for word in group.words:
             if isinstance(word, AffineWord):
@@ -102,12 +126,12 @@ def test_every_packed_word_field_holds_exactly_its_range(declaration: Instructio
             for bits in word.bits:
                 low, high = bits_range(bits)
                 for value in (low, high):
-                    instr = make(ISA, declaration.name, **{group.name: [{word.name: {bits.name: value}}]})
-                    entry = decode(ISA, encode(instr), 0)[0].groups[group.name][0][word.name]
+                    instr = make(isa, declaration.name, **{group.name: [{word.name: {bits.name: value}}]})
+                    entry = decode(isa, encode(instr), 0)[0].groups[group.name][0][word.name]
                     assert entry == {b.name: value if b is bits else 0 for b in word.bits}
                 for value in (low - 1, high + 1):
                     with pytest.raises(WordlineError) as caught:
-                        encode(make(ISA, declaration.name, **{group.name: [{word.name: {bits.name: value}}]}))
+                        encode(make(isa, declaration.name, **{group.name: [{word.name: {bits.name: value}}]}))
                     assert caught.value.code == "field-range"
 
 
@@ -242,7 +266,7 @@ def test_no_image_makes_the_decoder_fail_otherwise(data: bytes, framed: bool) ->
 
 
 @settings(max_examples=100, deadline=None)
-@given(instructions(), st.integers(0, 7), st.data())
+@given(instructions(ISA), st.integers(0, 7), st.data())
 def test_flipped_bits_are_refused_or_decode_to_something_printable(instr: Instr, bit: int, data: st.DataObject) -> None:
     image = image_of(instr)
     image[data.draw(st.integers(HEADER, len(image) - 1))] ^= 1 << bit

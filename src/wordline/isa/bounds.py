@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from wordline.isa import instruction_set
 from wordline.isa.declare import AffineWord, Instruction, OperandError
 from wordline.machines import Machine
 
@@ -13,29 +14,31 @@ ELEMENT_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The limits that operands are checked against."""
+    """The limits that operands are checked against.
 
-    banks: int
-    rows: int
-    columns: int
+    ``items`` has by kind its name, whether it covers the burst, and how many there are.
+    """
+
     column_bytes: int
-    buffer_columns: int
-    accumulators: int
     scratch_bytes: int
     controller_words: int
+    items: Mapping[str, tuple[str, bool, int]]
 
     @classmethod
     def of(cls, machine: Machine) -> Bounds:
         organisation = machine.organisation
+        items = {
+            "bank": ("bank", False, organisation.banks),
+            "row": ("row", False, organisation.rows),
+            "column": ("column", True, organisation.columns),
+        }
+        for kind, own in instruction_set(machine.generation).kinds.items():
+            items[kind] = (own.name, own.burst, own.limit(machine))
         return cls(
-            organisation.banks,
-            organisation.rows,
-            organisation.columns,
             organisation.column_bytes,
-            machine.buffer.columns,
-            machine.bank_unit.accumulators,
             machine.scratch.bytes_per_channel,
             machine.command_processor.controller_memory_bytes // 4,
+            items,
         )
 
     def check(self, declaration: Instruction, values: Mapping[str, int]) -> None:
@@ -54,19 +57,11 @@ class Bounds:
                 self._check(word.kind, values[word.name], count, values)
 
     def _check(self, kind: str, value: int, count: int, values: Mapping[str, int]) -> None:
+        if kind in self.items:
+            name, burst, limit = self.items[kind]
+            check_range(name, value, count if burst else 1, limit)
+            return
         match kind:
-            case "bank":
-                check_range("bank", value, 1, self.banks)
-            case "row":
-                check_range("row", value, 1, self.rows)
-            case "column":
-                check_range("column", value, count, self.columns)
-            case "buffer":
-                check_range("buffer column", value, count, self.buffer_columns)
-            case "accumulator":
-                check_range("accumulator", value, 1, self.accumulators)
-            case "accumulators":
-                check_range("accumulator", value, count, self.accumulators)
             case "scratch":
                 columns = count if values.get("advance", 1) else 1
                 self._check_scratch(value, columns * self.column_bytes, self.column_bytes)

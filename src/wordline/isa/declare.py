@@ -3,12 +3,13 @@
 Everything else about an instruction (encoder, decoder, disassembler, verifier, documentation table, C++ header) is
 derived from its :class:`Instruction`. An instruction is a sequence of 64-bit words: a header (opcode in bits 0-7, total
 length in words in bits 8-15, then the header fields in declaration order from bit 16), the fixed words, then the
-repeated groups whose counts are header fields.
+repeated groups whose counts are header fields. An instruction set with another :class:`WordLayout` has instructions of
+one word, without a length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -16,6 +17,20 @@ from typing import Any
 OPCODE_BITS = 8
 LENGTH_BITS = 8
 HEADER_BITS = OPCODE_BITS + LENGTH_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class WordLayout:
+    """How an instruction begins: bits of a word, of the opcode, of the length (0: every instruction is one word)."""
+
+    bits: int = 64
+    opcode_bits: int = OPCODE_BITS
+    length_bits: int = LENGTH_BITS
+
+    @property
+    def header_bits(self) -> int:
+        """Where the fields start."""
+        return self.opcode_bits + self.length_bits
 
 
 class Engine(Enum):
@@ -47,9 +62,9 @@ class Bits:
 class AffineWord:
     """One word that holds an affine operand.
 
-    ``kind`` is the bound that verification and execution check it against (``bounds.py``): ``bank``, ``row``,
-    ``accumulator``; ``column``, ``buffer``, ``accumulators``, ``scratch`` together with the burst length ``count``;
-    ``element`` of scratch; ``word`` of controller memory, ``argument`` word; ``value`` for anything else.
+    ``kind`` is the bound that verification and execution check it against (``bounds.py``): ``bank``, ``row``;
+    ``column``, ``scratch`` together with the burst length ``count``; ``element`` of scratch; ``word`` of controller
+    memory, ``argument`` word; a :class:`Kind` of the generation; ``value`` for anything else.
     """
 
     name: str
@@ -71,12 +86,16 @@ Word = AffineWord | PackedWord
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``words`` repeated as often as the header field ``count_field`` says."""
+    """``words`` repeated as often as the header field ``count_field`` says.
+
+    ``comment`` explains an entry in listings.
+    """
 
     name: str
     count_field: str
     words: tuple[Word, ...]
     description: str
+    comment: Callable[[dict[str, Any]], str] | None = None
 
 
 class OperandError(Exception):
@@ -89,13 +108,26 @@ as an attribute."""
 
 
 @dataclass(frozen=True, slots=True)
+class Kind:
+    """A bound of operands that a generation declares: what errors call it, whether it covers the burst, its limit.
+
+    ``limit`` gives the number of items of a :class:`wordline.machines.Machine`.
+    """
+
+    name: str
+    burst: bool
+    limit: Callable[[Any], int]
+
+
+@dataclass(frozen=True, slots=True)
 class Instruction:
     """One declared instruction.
 
     ``timing`` names the rule set the cycle model applies (``docs/device-programs.md``); ``semantics`` is its bit-exact
     NumPy meaning, ``None`` for what changes no data (row commands) or is control flow that the command processor itself
-    executes. Declaring modules import NumPy inside their semantics only: the C++ header is generated in build
-    environments that have nothing but Python.
+    executes; ``check`` raises ``OperandError`` for what verification can refuse besides ranges. Declaring modules
+    import NumPy inside their functions only: the C++ header is generated in build environments that have nothing but
+    Python.
     """
 
     name: str
@@ -108,6 +140,7 @@ class Instruction:
     groups: tuple[Group, ...] = ()
     semantics: Semantics | None = None
     writes_register: bool = False
+    check: Callable[[Any], None] | None = None
 
     @property
     def identifier(self) -> str:
@@ -126,12 +159,19 @@ class Constant:
 
 @dataclass(frozen=True)
 class InstructionSet:
-    """All instructions of one generation; opcodes and names are unique. Program images carry ``version``."""
+    """All instructions of one generation; opcodes and names are unique. Program images carry ``version``.
+
+    ``kinds`` are the generation's bounds of operands by kind; ``buffer`` is the instruction set of an instruction
+    buffer that channel commands fill and trigger.
+    """
 
     generation: str
     version: int
     instructions: tuple[Instruction, ...]
     constants: tuple[Constant, ...] = ()
+    kinds: Mapping[str, Kind] = field(default_factory=dict, repr=False)
+    layout: WordLayout = WordLayout()
+    buffer: InstructionSet | None = field(default=None, repr=False)
     by_name: dict[str, Instruction] = field(init=False, repr=False)
     by_opcode: dict[int, Instruction] = field(init=False, repr=False)
 
@@ -141,5 +181,8 @@ class InstructionSet:
         if len(self.by_name) != len(self.instructions) or len(self.by_opcode) != len(self.instructions):
             raise ValueError(f"duplicate instruction name or opcode in generation {self.generation}")
         for instruction in self.instructions:
-            if sum(b.width for b in instruction.fields) > 64 - HEADER_BITS:
-                raise ValueError(f"{instruction.name}: header fields exceed {64 - HEADER_BITS} bits")
+            room = self.layout.bits - self.layout.header_bits
+            if sum(b.width for b in instruction.fields) > room:
+                raise ValueError(f"{instruction.name}: header fields exceed {room} bits")
+            if not self.layout.length_bits and (instruction.words or instruction.groups):
+                raise ValueError(f"{instruction.name}: instructions of this set are one word")

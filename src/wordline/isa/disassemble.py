@@ -13,12 +13,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 
 from wordline.isa.affine import Affine
 from wordline.isa.controller.vector import OP_BY_CODE
-from wordline.isa.declare import AffineWord, Bits, Engine, Word
+from wordline.isa.declare import AffineWord, Bits, Engine, Group, Word
 from wordline.isa.instruction import GroupEntry, Instr, Packed
 from wordline.isa.program import Program, Stream
 from wordline.isa.provenance import Range
@@ -46,15 +45,13 @@ def _word_text(spec: Word, value: Affine | Packed) -> list[str]:
     return _bits_text(spec.bits, value)
 
 
-def _entry_text(words: Iterable[Word], entry: GroupEntry) -> str:
-    parts = [part for spec in words for part in _word_text(spec, entry.get(spec.name, _empty(spec)))]
+def _entry_text(group: Group, entry: GroupEntry) -> str:
+    parts = [part for spec in group.words for part in _word_text(spec, entry.get(spec.name, _empty(spec)))]
     if "operation" in entry:
         parts = parts[: 1 + _sources_shown(entry["operation"])]
     text = " ".join(parts)
-    scalar = entry.get("scalar")
-    if scalar is not None and scalar.get("kind", 0) == 0:
-        text += f"  ; {struct.unpack('<f', struct.pack('<I', scalar.get('value', 0)))[0]:.9g}"
-    return text
+    comment = group.comment(entry) if group.comment is not None else ""
+    return f"{text}  ; {comment}" if comment else text
 
 
 def _sources_shown(operation: Packed) -> int:
@@ -72,7 +69,8 @@ def format_head(instr: Instr, omit: tuple[str, ...] = ()) -> str:
     """One line: name, header fields and operands, without the repeated groups."""
     declaration = instr.declaration
     counts = {group.count_field for group in declaration.groups}
-    shown = [b for b in declaration.fields if b.name not in counts and b.name not in omit]
+    hidden = counts.union(omit)
+    shown = [b for b in declaration.fields if b.name not in hidden and (not b.optional or instr.fields[b.name])]
     parts = [declaration.name, *(f"{b.name}={format_bits(b, instr.fields[b.name])}" for b in shown)]
     for spec in declaration.words:
         parts += _word_text(spec, instr.words[spec.name])
@@ -82,7 +80,7 @@ def format_head(instr: Instr, omit: tuple[str, ...] = ()) -> str:
 def instruction_lines(instr: Instr) -> list[str]:
     """An instruction as text: its head, then one line an entry of its groups, in braces."""
     entries = [
-        f"{INDENT}{group.name} {_entry_text(group.words, entry)}".rstrip()
+        f"{INDENT}{group.name} {_entry_text(group, entry)}".rstrip()
         for group in instr.declaration.groups
         for entry in instr.groups[group.name]
     ]

@@ -16,9 +16,6 @@ from wordline.files import write_text
 from wordline.isa import instruction_set
 from wordline.isa.affine import IMM_BITS, REGISTER_BITS, STRIDE_BITS
 from wordline.isa.declare import (
-    HEADER_BITS,
-    LENGTH_BITS,
-    OPCODE_BITS,
     AffineWord,
     Bits,
     Engine,
@@ -195,7 +192,7 @@ def _entry_type(group: Group) -> str:
     return _word_type(group.words[0]) if len(group.words) == 1 else camel(group.name) + "Entry"
 
 
-def _instruction(instruction: Instruction) -> list[str]:
+def _instruction(instruction: Instruction, start: int) -> list[str]:
     name = instruction.identifier
     lines = [
         "",
@@ -223,7 +220,7 @@ def _instruction(instruction: Instruction) -> list[str]:
     ]
     lines += [
         f"        out.{b.name} = {_bits_value(b, 'words[0]', shift)};"
-        for b, shift in _shifts(instruction.fields, HEADER_BITS)
+        for b, shift in _shifts(instruction.fields, start)
     ]
     lines += [
         f"        out.{w.name} = {_word_type(w)}::decode(words[{at}]);" for at, w in enumerate(instruction.words, 1)
@@ -242,17 +239,18 @@ def _instruction(instruction: Instruction) -> list[str]:
 
 
 def _word_count(isa: InstructionSet) -> list[str]:
+    layout = isa.layout
     lines = [
         "",
         "// Words of the instruction that starts with `header`, by its opcode and counts; 0: no such opcode.",
         "constexpr std::size_t word_count(std::uint64_t header) {",
-        f"    switch (static_cast<Opcode>(unsigned_bits(header, 0, {OPCODE_BITS}))) {{",
+        f"    switch (static_cast<Opcode>(unsigned_bits(header, 0, {layout.opcode_bits}))) {{",
     ]
     for instruction in isa.instructions:
         terms = [str(1 + len(instruction.words))]
         for group in instruction.groups:
             shift, width = next(
-                (s, b.width) for b, s in _shifts(instruction.fields, HEADER_BITS) if b.name == group.count_field
+                (s, b.width) for b, s in _shifts(instruction.fields, layout.header_bits) if b.name == group.count_field
             )
             terms.append(f"{len(group.words)} * unsigned_bits(header, {shift}, {width})")
         lines.append(f"        case Opcode::{instruction.identifier}: return {' + '.join(terms)};")
@@ -261,7 +259,7 @@ def _word_count(isa: InstructionSet) -> list[str]:
         "",
         "// What the header itself says; both agree in a valid program.",
         "constexpr std::size_t stated_word_count(std::uint64_t header) {",
-        f"    return unsigned_bits(header, {OPCODE_BITS}, {LENGTH_BITS});",
+        f"    return unsigned_bits(header, {layout.opcode_bits}, {layout.length_bits});",
         "}",
     ]
     return lines
@@ -311,9 +309,21 @@ def generate(isa: InstructionSet) -> str:
     for part in (_opcodes, _engines, _enums, _constants, _packed_words):
         lines += part(isa)
     for instruction in isa.instructions:
-        lines += _instruction(instruction)
-    lines += [*_word_count(isa), "", f"}}  // namespace wordline::{namespace}", ""]
+        lines += _instruction(instruction, isa.layout.header_bits)
+    lines += _word_count(isa)
+    if isa.buffer is not None:
+        lines += _buffer(isa.buffer)
+    lines += ["", f"}}  // namespace wordline::{namespace}", ""]
     return "\n".join(lines)
+
+
+def _buffer(isa: InstructionSet) -> list[str]:
+    """The instruction buffer of the generation, in a namespace of its own: each instruction is one word."""
+    lines = ["", f"// Instructions of the instruction buffer, {isa.layout.bits} bits each.", "namespace buffer {"]
+    lines += [*_opcodes(isa), *_enums(isa)]
+    for instruction in isa.instructions:
+        lines += _instruction(instruction, isa.layout.header_bits)
+    return [*lines, "", "}  // namespace buffer"]
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -13,15 +13,13 @@ import numpy.typing as npt
 from wordline.errors import WordlineError
 from wordline.isa.affine import ZERO, Affine, sign_extend
 from wordline.isa.declare import (
-    HEADER_BITS,
-    LENGTH_BITS,
-    OPCODE_BITS,
     AffineWord,
     Bits,
     Instruction,
     InstructionSet,
     PackedWord,
     Word,
+    WordLayout,
 )
 
 Packed = dict[str, int]
@@ -122,7 +120,7 @@ def encoded_length(instr: Instr) -> int:
     return 1 + len(declaration.words) + sum(len(g.words) * len(instr.groups[g.name]) for g in declaration.groups)
 
 
-def encode(instr: Instr) -> list[int]:
+def encode(instr: Instr, layout: WordLayout = WordLayout()) -> list[int]:  # noqa: B008  # a constant
     """The words of ``instr``. Raises ``WordlineError`` when a value does not fit its field."""
     d = instr.declaration
     body = [_encode_word(w, instr.words[w.name], d.name) for w in d.words]
@@ -132,12 +130,15 @@ def encode(instr: Instr) -> list[int]:
                 _encode_word(w, entry.get(w.name, ZERO if isinstance(w, AffineWord) else {}), d.name)
                 for w in group.words
             )
+    start = d.opcode | _pack(d.fields, instr.fields, layout.header_bits, d.name)
+    if not layout.length_bits:
+        return [start]
     length = len(body) + 1
-    if length >= 1 << LENGTH_BITS:
+    if length >= 1 << layout.length_bits:
         raise WordlineError(
-            "instruction-length", f"{d.name} needs {length} words, the encoding holds {(1 << LENGTH_BITS) - 1}"
+            "instruction-length", f"{d.name} needs {length} words, the encoding holds {(1 << layout.length_bits) - 1}"
         )
-    return [d.opcode | length << OPCODE_BITS | _pack(d.fields, instr.fields, HEADER_BITS, d.name), *body]
+    return [start | length << layout.opcode_bits, *body]
 
 
 def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], at: int) -> tuple[Instr, int]:
@@ -145,12 +146,13 @@ def decode(isa: InstructionSet, words: Sequence[int] | npt.NDArray[np.uint64], a
 
     Raises ``WordlineError("bad-program")``.
     """
-    header = int(words[at])
-    declaration = isa.by_opcode.get(header & ((1 << OPCODE_BITS) - 1))
+    header, layout = int(words[at]), isa.layout
+    opcode = header & ((1 << layout.opcode_bits) - 1)
+    declaration = isa.by_opcode.get(opcode)
     if declaration is None:
-        raise WordlineError("bad-program", f"word {at}: unknown opcode {header & 255}", remedy="recompile the artifact")
-    length = header >> OPCODE_BITS & ((1 << LENGTH_BITS) - 1)
-    fields = _unpack(declaration.fields, header, HEADER_BITS)
+        raise WordlineError("bad-program", f"word {at}: unknown opcode {opcode}", remedy="recompile the artifact")
+    length = header >> layout.opcode_bits & ((1 << layout.length_bits) - 1) if layout.length_bits else 1
+    fields = _unpack(declaration.fields, header, layout.header_bits)
     expected = 1 + len(declaration.words) + sum(fields[g.count_field] * len(g.words) for g in declaration.groups)
     if length != expected or at + length > len(words):
         raise WordlineError(

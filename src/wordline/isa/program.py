@@ -22,6 +22,8 @@ MAGIC = b"WLPG"
 _HEADER = struct.Struct("<4sHH")
 _STREAM = struct.Struct("<IIII")
 MAX_STREAMS = 64
+CHANNELS = 32
+"""Bits of the channel mask of a stream in an image."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,15 @@ class Program:
     streams: tuple[Stream, ...]
 
     def to_bytes(self) -> bytes:
-        """The binary image."""
+        """The binary image. Raises ``WordlineError("too-many-channels")`` for a channel that it cannot name."""
+        for number, stream in enumerate(self.streams):
+            if stream.channel_mask >> CHANNELS:
+                raise WordlineError(
+                    "too-many-channels",
+                    f"an image names channels 0 to {CHANNELS - 1}, the mask is {stream.channel_mask:#x}",
+                    where=f"stream {number}",
+                    remedy=f"use a machine of at most {CHANNELS} channels",
+                )
         encoded = [encode_all(s.instrs) for s in self.streams]
         parts = [_HEADER.pack(MAGIC, self.isa.version, len(self.streams))]
         first = 0

@@ -50,7 +50,7 @@ def verify_program(program: Program, machine: Machine) -> None:
     """Raise ``WordlineError`` for the first thing that ``machine`` cannot run.
 
     Codes: "wrong-generation", "program-too-large", "bad-stream", "bad-register", "bad-loop", "bad-signal", "bad-pass",
-    "out-of-range". The message names stream and instruction.
+    "out-of-range", "bad-operand". The message names stream and instruction.
     """
     if program.isa.generation != machine.generation:
         raise WordlineError(
@@ -106,7 +106,7 @@ def _check_engines(program: Program, machine: Machine) -> None:
             fail(f"a {stream.engine.name.lower()} stream has no channel mask, this one says {mask:#x}")
         if stream.engine in seen:
             fail(f"there is more than one {stream.engine.name.lower()} stream")
-        if stream.engine is Engine.VECTOR and not machine.vector_unit.present:
+        if stream.engine is Engine.VECTOR and not machine.vector_passes.present:
             fail("the machine has no vector unit")
         seen.add(stream.engine)
 
@@ -145,6 +145,11 @@ def _check_instruction(place: _Place, engine: Engine, machine: Machine, bounds: 
         bounds.check(declaration, instr.fields | known)
     except OperandError as error:
         place.fail("out-of-range", str(error))
+    if declaration.check is not None:
+        try:
+            declaration.check(instr)
+        except OperandError as error:
+            place.fail("bad-operand", str(error))
 
 
 def _check_shared(place: _Place, number: int, machine: Machine) -> None:
@@ -154,7 +159,7 @@ def _check_shared(place: _Place, number: int, machine: Machine) -> None:
 
 
 def _check_pass(place: _Place, machine: Machine) -> None:
-    groups, unit = place.instr.groups, machine.vector_unit
+    groups, unit = place.instr.groups, machine.vector_passes
     for group, limit in (
         ("operands", min(unit.max_operands, MAX_OPERANDS)),
         ("scalars", min(unit.max_scalars, MAX_SCALARS)),

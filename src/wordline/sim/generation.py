@@ -1,7 +1,8 @@
 """The simulator unit of a generation: the package of ``wordline.sim`` with its name, where it has one.
 
-A unit has the modules ``limits``, ``banks`` (what channel commands do to data) and ``timing``. A generation without a
-unit is the one that the modules of this folder and the native models implement.
+A unit has ``ChannelState(machine, memory, channel)``, what channel commands see of a channel as ``state.own``, and the
+modules ``limits`` and ``timing``. A generation without a unit is the one that the modules of this folder and the native
+models implement.
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ class Processor:
         self.scratch = device.scratch_memory
         self.scratch_bytes = device.bounds.scratch_bytes
         self._own_scratch = self.scratch[channel * self.scratch_bytes : (channel + 1) * self.scratch_bytes]
-        self.buffer = device.buffers[channel]
-        self.accumulators = device.accumulators[channel]
+        self.own = device.own[channel]
         self._step: dict[str, Callable[[SimpleNamespace], bool]] = {
             "LOOP": self._loop,
             "WAIT": self._wait,

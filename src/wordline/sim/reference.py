@@ -20,6 +20,7 @@ from wordline.isa.program import Program
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.sim.bank_memory import BankMemory
+from wordline.sim.generation import generation_unit
 from wordline.sim.processor import LoadedStream, Processor
 
 #: Longest run of one processor between two draws of a random interleaving.
@@ -44,10 +45,19 @@ class Submission:
         return min((self.counts.get((signal, channel), 0) for channel in self.producers.get(signal, ())), default=0)
 
 
+class _BankState:
+    """What a channel has besides its rows: the buffer, and accumulators in every bank."""
+
+    def __init__(self, machine: Machine, memory: BankMemory, channel: int) -> None:
+        lanes = machine.organisation.column_bytes // 2
+        self.buffer = np.zeros((machine.buffer.columns, lanes), dtype=np.uint16)
+        self.accumulators = np.zeros((machine.bank_unit.accumulators, machine.organisation.banks), dtype=np.float32)
+
+
 class ReferenceDevice:
     """A whole device in NumPy, with the same methods as the native functional model.
 
-    DRAM, buffers, accumulators and scratch start as zero and keep their contents from one execution to the next.
+    DRAM, the state of channels and scratch start as zero and keep their contents from one execution to the next.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -55,11 +65,9 @@ class ReferenceDevice:
         self.bounds = Bounds.of(machine)
         self.channels = machine.organisation.channels
         self.memory = BankMemory(machine)
-        lanes = machine.organisation.column_bytes // 2
-        self.buffers = np.zeros((self.channels, machine.buffer.columns, lanes), dtype=np.uint16)
-        self.accumulators = np.zeros(
-            (self.channels, machine.bank_unit.accumulators, machine.organisation.banks), dtype=np.float32
-        )
+        unit = generation_unit(machine)
+        kind = _BankState if unit is None else unit.ChannelState
+        self.own = [kind(machine, self.memory, channel) for channel in range(self.channels)]
         self.scratch_memory = np.zeros(self.channels * self.bounds.scratch_bytes, dtype=np.uint8)
         self.controller_memory = np.zeros(self.bounds.controller_words, dtype=np.int32)
         self.host_windows: dict[int, npt.NDArray[np.uint8]] = {}

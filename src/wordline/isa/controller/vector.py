@@ -9,6 +9,7 @@ it writes.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -98,6 +99,14 @@ def _pass(state: Any, o: SimpleNamespace) -> None:
     execute_pass(state, o)
 
 
+def _float_text(entry: dict[str, Any]) -> str:
+    """The value of a scalar that is a constant."""
+    scalar = entry["scalar"]
+    if scalar.get("kind", 0):
+        return ""
+    return f"{struct.unpack('<f', struct.pack('<I', scalar.get('value', 0)))[0]:.9g}"
+
+
 VECTOR_COMMANDS = (
     Instruction(
         "VPASS",
@@ -138,6 +147,7 @@ VECTOR_COMMANDS = (
                     ),
                 ),
                 "scalars, values 4-11",
+                _float_text,
             ),
             Group(
                 "operations",

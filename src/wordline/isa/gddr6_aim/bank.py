@@ -2,10 +2,10 @@
 
 A column is 32 bytes: 16 bf16 elements. Column commands name their row; when another row is open the engine turns the
 row itself (implicit opening), so an explicit ``PREA``/``ACT16`` ahead of use only moves the turn earlier. A burst
-covers ``count`` consecutive columns. Reference state: ``state.buffer`` uint16 [buffer columns, 16];
-``state.accumulators`` float32 [accumulators, banks]; uint16 views ``state.scratch_columns(offset, n)`` [n, 16] of this
-channel's scratch, ``state.bank_columns(bank, row, column, n)`` [n, 16] (read only; the ``writable_`` form for writes)
-and ``state.all_bank_columns(row, column, n)`` [banks, n, 16] of its banks. Operands are range-checked before.
+covers ``count`` consecutive columns. Reference state: ``state.own.buffer`` uint16 [buffer columns, 16];
+``state.own.accumulators`` float32 [accumulators, banks]; uint16 views ``state.scratch_columns(offset, n)`` [n, 16] of
+this channel's scratch, ``state.bank_columns(bank, row, column, n)`` [n, 16] (read only; the ``writable_`` form for
+writes) and ``state.all_bank_columns(row, column, n)`` [banks, n, 16] of its banks. Operands are range-checked before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from wordline.isa.declare import AffineWord, Bits, Engine, Instruction
+from wordline.isa.declare import AffineWord, Bits, Engine, Instruction, Kind
 
 CHANNEL = (Engine.CHANNEL,)
 BANK = AffineWord("bank", "bank", "bank of the channel")
@@ -26,21 +26,29 @@ COUNT = AffineWord("count", "count", "burst length; nothing happens when it is <
 SOURCE = AffineWord("source", "scratch", "byte offset in this channel's scratch")
 TARGET = AffineWord("target", "scratch", "byte offset in this channel's scratch")
 
+KINDS = {
+    "buffer": Kind("buffer column", True, lambda machine: machine.buffer.columns),
+    "accumulator": Kind("accumulator", False, lambda machine: machine.bank_unit.accumulators),
+    "accumulators": Kind("accumulator", True, lambda machine: machine.bank_unit.accumulators),
+}
+
 
 def _mac16(state: Any, o: SimpleNamespace) -> None:
     from wordline.numerics.mac import mac_columns
 
     weights = state.all_bank_columns(o.row, o.column, o.count)
-    vector = state.buffer[o.buffer : o.buffer + o.count]
-    state.accumulators[o.accumulator] = mac_columns(state.accumulators[o.accumulator], weights, vector)
+    vector = state.own.buffer[o.buffer : o.buffer + o.count]
+    state.own.accumulators[o.accumulator] = mac_columns(state.own.accumulators[o.accumulator], weights, vector)
 
 
 def _mac(state: Any, o: SimpleNamespace) -> None:
     from wordline.numerics.mac import mac_columns
 
     weights = state.bank_columns(o.bank, o.row, o.column, o.count)
-    vector = state.buffer[o.buffer : o.buffer + o.count]
-    state.accumulators[o.accumulator, o.bank] = mac_columns(state.accumulators[o.accumulator, o.bank], weights, vector)
+    vector = state.own.buffer[o.buffer : o.buffer + o.count]
+    state.own.accumulators[o.accumulator, o.bank] = mac_columns(
+        state.own.accumulators[o.accumulator, o.bank], weights, vector
+    )
 
 
 def _rd(state: Any, o: SimpleNamespace) -> None:
@@ -57,29 +65,29 @@ def _wre(state: Any, o: SimpleNamespace) -> None:
 
 
 def _rdcp(state: Any, o: SimpleNamespace) -> None:
-    state.buffer[o.buffer : o.buffer + o.count] = state.bank_columns(o.bank, o.row, o.column, o.count)
+    state.own.buffer[o.buffer : o.buffer + o.count] = state.bank_columns(o.bank, o.row, o.column, o.count)
 
 
 def _wrcp(state: Any, o: SimpleNamespace) -> None:
-    state.writable_bank_columns(o.bank, o.row, o.column, o.count)[:] = state.buffer[o.buffer : o.buffer + o.count]
+    state.writable_bank_columns(o.bank, o.row, o.column, o.count)[:] = state.own.buffer[o.buffer : o.buffer + o.count]
 
 
 def _wrgb(state: Any, o: SimpleNamespace) -> None:
-    state.buffer[o.buffer : o.buffer + o.count] = state.scratch_columns(o.source, o.count)
+    state.own.buffer[o.buffer : o.buffer + o.count] = state.scratch_columns(o.source, o.count)
 
 
 def _wrmac16(state: Any, o: SimpleNamespace) -> None:
     from wordline.numerics.formats import bf16_bits_to_f32
 
     biases = state.scratch_columns(o.source, o.count if o.advance else 1)
-    state.accumulators[o.accumulator : o.accumulator + o.count] = bf16_bits_to_f32(biases)
+    state.own.accumulators[o.accumulator : o.accumulator + o.count] = bf16_bits_to_f32(biases)
 
 
 def _rdmac16(state: Any, o: SimpleNamespace) -> None:
     from wordline.numerics.mac import readout_bf16
 
     state.scratch_columns(o.target, o.count)[:] = readout_bf16(
-        state.accumulators[o.accumulator : o.accumulator + o.count]
+        state.own.accumulators[o.accumulator : o.accumulator + o.count]
     )
 
 
