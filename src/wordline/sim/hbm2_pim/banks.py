@@ -175,7 +175,8 @@ class PseudoChannel:
         file = value // REGISTERS
         if value >= SRF_M:
             return np.broadcast_to(self.srf[(file - SRF_M // REGISTERS) * REGISTERS + index], data.shape)
-        return self.grf[file, index]
+        register: U16 = self.grf[file, index]
+        return register
 
     def _need(self, command: str, *modes: str) -> None:
         if self.mode not in modes:
