@@ -137,7 +137,9 @@ def _write(rows: Sequence[Total]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print both totals of every program; the exit code is 1 if any differ or a trace is not the one in the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.exported_traces", description=__doc__)
-    parser.add_argument("--repository", type=Path, metavar="FOLDER", help="the public simulator, built: write the table")
+    parser.add_argument(
+        "--repository", type=Path, metavar="FOLDER", help="the public simulator, built; writes the table"
+    )
     args = parser.parse_args(arguments)
     texts = {program: trace_of(program) for program in PROGRAMS}
     if args.repository is not None:
