@@ -19,6 +19,7 @@ from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
+from wordline.compiler.optimisations import ALL, Optimisations
 from wordline.compiler.pipeline import compile_graph
 from wordline.compiler.projection import project
 from wordline.compiler.synchronise import synchronise
@@ -63,14 +64,18 @@ def attention_program(machine: Machine, shape: ModelShape, max_context: int, con
     return Benchmark(_generate(machine, tasks, inputs), _memory(compiled, context))
 
 
-def decode_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:
+def decode_program(
+    machine: Machine, shape: ModelShape, max_context: int, context: int, optimisations: Optimisations = ALL
+) -> Benchmark:
     """A whole decode step at position ``context`` - 1, with logits and the greedy next token."""
-    compiled = compiled_step(machine, shape, max_context)
+    compiled = compiled_step(machine, shape, max_context, optimisations)
     return Benchmark(compiled.generated, _memory(compiled, context))
 
 
 @cache
-def compiled_step(machine: Machine, shape: ModelShape, max_context: int) -> Compiled:
+def compiled_step(
+    machine: Machine, shape: ModelShape, max_context: int, optimisations: Optimisations = ALL
+) -> Compiled:
     """The decode step of a Llama of this shape, without weights."""
     fields = {
         **shape.config_fields(),
@@ -78,7 +83,8 @@ def compiled_step(machine: Machine, shape: ModelShape, max_context: int) -> Comp
         "max_position_embeddings": max_context,
         "tie_word_embeddings": True,
     }
-    return compile_graph(load_config(shape.name, fields).graph, machine, max_context)
+    graph = load_config(shape.name, fields).graph
+    return compile_graph(graph, machine, max_context, optimisations=optimisations)
 
 
 def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:

@@ -131,7 +131,7 @@ def _programs(machine, shape, choice, kv_heads, group, head_dim, skipped):  # ty
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
     append = Task(Engine.CHANNEL, "append", "a", "attention", "", write_only(shape, k, v), (k.buffer, v.buffer))
-    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, choice, overlap=True, skipped=skipped)
+    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, choice, overlap=True, apart=skipped)
     tasks = [
         Task(s.engine, s.name, "a", "attention", "", s.body, s.reads, s.writes, s.prologue, None, s.shares)
         for s in steps

@@ -13,6 +13,7 @@ from tests.support.models import LLAMA3_ROPE, saved_model
 from wordline._native import FunctionalModel
 from wordline.artifact import ArtifactContents
 from wordline.compiler.contents import artifact_contents
+from wordline.compiler.optimisations import ALL, NAMES, NONE, Optimisations
 from wordline.compiler.pipeline import compile_graph
 from wordline.errors import WordlineError
 from wordline.frontend.load import load_config, load_model
@@ -72,12 +73,17 @@ def loaded(device: Any, contents: ArtifactContents) -> tuple[Any, int]:
 def test_logits_follow_the_graph(name: str, tmp_path: Path) -> None:
     """Ten teacher-forced positions; the device differs from float32 by bf16 rounding only."""
     saved_model(tmp_path, name.split("-")[0], **MODELS[name])
-    model = load_model(tmp_path)
+    _follows_the_graph(tmp_path, ALL, 10)
+
+
+def _follows_the_graph(folder: Path, optimisations: Optimisations, positions: int) -> None:
+    model = load_model(folder)
     machine = load_machine("gddr6-aim-chip")
-    contents = artifact_contents(compile_graph(model.graph, machine, 64), model, tmp_path)
+    compiled = compile_graph(model.graph, machine, 64, optimisations=optimisations)
+    contents = artifact_contents(compiled, model, folder)
     device, slot = loaded(ReferenceDevice(machine), contents)
     interpreter = Interpreter(model.graph)
-    tokens = np.random.default_rng(1).integers(0, contents.logits.vocab, 10)
+    tokens = np.random.default_rng(1).integers(0, contents.logits.vocab, positions)
     for position, token in enumerate(tokens):
         want = np.asarray(interpreter.step([token], [position])["logits"]).reshape(-1)
         got, next_token = step(device, contents, slot, int(token), position, 3)
@@ -85,6 +91,14 @@ def test_logits_follow_the_graph(name: str, tmp_path: Path) -> None:
         error = np.abs(got - want).max() / np.abs(want).max()
         assert error < 0.05, (position, error)
         assert np.corrcoef(got, want)[0, 1] > 0.999
+
+
+@pytest.mark.parametrize("name", [*NAMES, "all"])
+def test_programs_without_an_optimisation_compute_the_same(name: str, tmp_path: Path) -> None:
+    """With all others, and with no other."""
+    saved_model(tmp_path, "llama")
+    for optimisations in (NONE,) if name == "all" else (ALL.without(name), ALL.only(name)):
+        _follows_the_graph(tmp_path, optimisations, 3)
 
 
 VARIANTS: list[dict[str, int | bool]] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wordline.artifact import ArgumentNames
 from wordline.compiler.arguments import LOGITS_ADDRESS, NEXT_TOKEN, POSITION, TOKEN
@@ -32,8 +32,9 @@ from wordline.compiler.kernel.scratch import (
 from wordline.compiler.kernel.symbols import Register, SharedRegister, linear
 from wordline.compiler.kernels import attention, embedding, parameter
 from wordline.compiler.layout import KVLayout, ParameterRows, WeightStream, place_kv, place_weights
+from wordline.compiler.optimisations import Optimisations
 from wordline.compiler.projection import project
-from wordline.compiler.regions import Form, Region, RegionFinder
+from wordline.compiler.regions import Form, Region, RegionFinder, group_of
 from wordline.compiler.vector.cost import passes_cost
 from wordline.compiler.vector.expression import RegionInput
 from wordline.compiler.vector.region import Destination, compile_region
@@ -113,34 +114,25 @@ def _static(dim: object) -> int:
     return dim
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """What a program does to be fast, for scratch or instructions.
-
-    Attributes:
-        overlap: the scores of two rounds of KV heads are in scratch at once, so that channels and vector unit overlap.
-        split: K of a matrix may be split over runs of channels, whose partial sums are in scratch at once.
-        parts: attention may go through the pages in parts, each with code of its own.
-    """
-
-    overlap: bool = True
-    split: bool = True
-    parts: bool = True
-
-
-def lower_graph(machine: Machine, graph: Graph, max_context: int, style: Style, choices: Choices) -> Lowered:
+def lower_graph(
+    machine: Machine, graph: Graph, max_context: int, optimisations: Optimisations, choices: Choices
+) -> Lowered:
     """Lower a decode step of batch 1."""
-    return _Lowering(machine, graph, max_context, style, choices).run()
+    return _Lowering(machine, graph, max_context, optimisations, choices).run()
 
 
 class _Lowering:
-    def __init__(self, machine: Machine, graph: Graph, max_context: int, style: Style, choices: Choices) -> None:
-        self.machine, self.graph, self.style, self.choices = machine, graph, style, choices
+    def __init__(
+        self, machine: Machine, graph: Graph, max_context: int, optimisations: Optimisations, choices: Choices
+    ) -> None:
+        self.machine, self.graph, self.optimisations, self.choices = machine, graph, optimisations, choices
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
         chosen = choices.attention or attention.first_choice(machine, head_shape(graph, max_context))
+        if not optimisations.channels_grouped:
+            chosen = replace(chosen, groups=1)
         self.kv = kv_layout(machine, graph, max_context, chosen)
-        self.attention_choice = chosen if style.parts else AttentionChoice(chosen.groups)
+        self.attention_choice = chosen if optimisations.pages_divided else AttentionChoice(chosen.groups)
         self.max_context = max_context
         self.finder = RegionFinder(graph)
         self.state_ops = self.finder.state_ops()
@@ -279,6 +271,8 @@ class _Lowering:
             for op in self.graph.ops
             if op.kind == "linear" and op not in self.done and self.finder.root(op.operands[0]) is x
         ]
+        if not self.optimisations.inputs_shared:
+            ops = [first]
         names = [self._constant_name(op.operands[1], op) for op in ops]
         placed = [op for op, name in zip(ops, names, strict=True) if name in self.stream_of]
         if placed:
@@ -320,12 +314,12 @@ class _Lowering:
 
     def _choice(self, shape: GemvShape) -> GemvChoice:
         choice = self.choices.gemv.get(shape) or first_choice(self.machine, shape)
-        if self.style.split or not placed(self.machine, shape, choice).partial:
+        if self.optimisations.inputs_split or not placed(self.machine, shape, choice).partial:
             return choice
         return plain_gemv(self.machine)
 
     def _why(self, shape: GemvShape) -> str:
-        if not self.style.split:
+        if not self.optimisations.inputs_split:
             return NO_ROOM
         return SEARCHED if shape in self.choices.gemv else FEWEST_CYCLES
 
@@ -356,8 +350,8 @@ class _Lowering:
             out,
             self.zeros,
             self.attention_choice,
-            overlap=self.style.overlap,
-            skipped=predicate is not None,
+            overlap=self.optimisations.rounds_overlapped,
+            apart=predicate is not None or not self.optimisations.appended_on_the_way,
         ):
             self._task(
                 step.engine,
@@ -383,8 +377,20 @@ class _Lowering:
             (self.finder.root(value), form) for value, form in wanted if not self._has(self.finder.root(value), form)
         ]
         if missing:
-            region = self.finder.region(list(dict.fromkeys(missing)), set(self.f32))
+            missing = list(dict.fromkeys(missing))
+            region = self.finder.region(missing, set(self.f32))
+            if not self.optimisations.vectors_fused:
+                self._emit_one_by_one(region)
+                region = self.finder.region(missing, set(self.f32))
             self._emit_region(region)
+
+    def _emit_one_by_one(self, region: Region) -> None:
+        """Every operation in a region of its own, its result in scratch."""
+        for op in region.ops:
+            result = self.finder.root(op.result)
+            alone = group_of(op) not in ("view", "source") and (result, Form.INDEX) not in region.demands
+            if alone and result not in self.f32:
+                self._emit_region(self.finder.region([(result, Form.F32)], set(self.f32)))
 
     def _has(self, value: Value, form: Form) -> bool:
         kept: dict[Form, Container[Value]] = {
@@ -431,7 +437,8 @@ class _Lowering:
             return Register(value.name)
         name = str(producer.attrs["name"])
         tensor = self._vector(f"{name}.{self.counter}", value.type.static_elements())
-        self.parameter_tasks.append((self.hoist, name, tensor, producer.loc, predicate))
+        at = self.hoist if self.optimisations.parameters_ahead else len(self.tasks)
+        self.parameter_tasks.append((at, name, tensor, producer.loc, predicate))
         return tensor
 
     # --- parameters and outputs ---------------------------------------------------------------------------------------

@@ -55,16 +55,19 @@ LONG_LIFE = 50
 """Tasks: buffers that live longer are placed first, at the lowest offsets; all others go around them."""
 
 
-def plan_scratch(machine: Machine, tasks: Sequence[Task], permanent: Sequence[ScratchBuffer] = ()) -> ScratchPlan:
+def plan_scratch(
+    machine: Machine, tasks: Sequence[Task], permanent: Sequence[ScratchBuffer] = (), *, rested: bool = True
+) -> ScratchPlan:
     """Greedy by size, the largest buffers first.
 
     Bytes that are reused at once make one engine wait for another only because of where data lie. So small buffers go
-    where the bytes rest longest before and after their lifetime; if that does not fit, all go to the lowest offset.
+    where the bytes rest longest before and after their lifetime; if that does not fit, or with ``rested`` false, all go
+    to the lowest offset.
 
     Raises ``WordlineError("scratch-full")`` naming what is live where it does not fit.
     """
     spans = lifetimes(tasks, permanent)
-    spread = machine.scratch.bytes_per_channel // SPREAD_FRACTION
+    spread = machine.scratch.bytes_per_channel // SPREAD_FRACTION if rested else 0
     placements = _place(machine, spans, spread)
     if isinstance(placements, _NoRoom):
         placements = _place(machine, spans, 0)

@@ -14,8 +14,10 @@ from wordline.compiler.compiled import Compiled
 from wordline.compiler.contents import artifact_contents
 from wordline.compiler.dump import dump_ir
 from wordline.compiler.footprint import matrix_owners, weight_owners
-from wordline.compiler.lower import Style, kv_layout, lower_graph
+from wordline.compiler.lower import kv_layout, lower_graph
 from wordline.compiler.memory import plan_scratch
+from wordline.compiler.optimisations import ALL, Optimisations
+from wordline.compiler.plain import simplified
 from wordline.compiler.synchronise import synchronise
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel, load_model
@@ -32,49 +34,67 @@ def silent(_: str) -> None:
 
 
 def compile_graph(
-    graph: Graph, machine: Machine, max_context: int, progress: Progress = silent, choices: Choices = FIRST_CHOICES
+    graph: Graph,
+    machine: Machine,
+    max_context: int,
+    progress: Progress = silent,
+    choices: Choices = FIRST_CHOICES,
+    optimisations: Optimisations = ALL,
 ) -> Compiled:
     """Compile a decode step (batch 1) for ``machine`` and contexts up to ``max_context`` tokens.
 
     Raises ``WordlineError``: "scratch-full", "device-full", "kv-layout" and what the passes refuse.
     """
     _check_weights(graph, machine, max_context)
-    style = Style()
     while True:
         try:
-            return _compile(graph, machine, max_context, style, choices, progress)
+            return _compile(graph, machine, max_context, optimisations, choices, progress)
         except WordlineError as error:
-            smaller = _smaller(style, error.code)
+            smaller = _smaller(optimisations, error.code)
             if smaller is None:
                 raise
-            style = smaller
+            optimisations = smaller
 
 
 def _compile(
-    graph: Graph, machine: Machine, max_context: int, style: Style, choices: Choices, progress: Progress
+    graph: Graph,
+    machine: Machine,
+    max_context: int,
+    optimisations: Optimisations,
+    choices: Choices,
+    progress: Progress,
 ) -> Compiled:
     progress("placing weights and generating kernels")
-    lowered = lower_graph(machine, graph, max_context, style, choices)
+    used = machine if optimisations.accumulators_grouped else _with_one_accumulator(machine)
+    lowered = lower_graph(used, graph, max_context, optimisations, choices)
+    lowered.tasks = simplified(lowered.tasks, optimisations)
     # The larger memory first: a model that does not fit the device is told so, not that its vectors are long.
     owners = weight_owners(machine, lowered.streams, lowered.parameters)
     check_capacity(machine, lowered.weight_rows, lowered.kv, graph.name, owners)
-    plan = plan_scratch(machine, lowered.tasks, (lowered.zeros,))
+    plan = plan_scratch(machine, lowered.tasks, (lowered.zeros,), rested=optimisations.scratch_rested)
     progress("synchronising engines")
-    sync = synchronise(lowered.tasks, plan)
+    sync = synchronise(
+        lowered.tasks, plan, overlap=optimisations.engines_overlapped, implied=optimisations.waits_implied
+    )
     progress("generating code")
     generated = generate(machine, instruction_set(machine.generation), lowered.tasks, plan, sync)
     verify_program(generated.program, machine)
     return Compiled(machine, graph, lowered, plan, sync, generated, max_context)
 
 
-def _smaller(style: Style, failure: str) -> Style | None:
-    """The next fastest style that takes less of what was short; None if there is none."""
-    if failure == "program-too-large" and style.parts:
-        return replace(style, parts=False)
-    if failure == "scratch-full" and style.split:
-        return replace(style, split=False)
-    if failure == "scratch-full" and style.overlap:
-        return replace(style, overlap=False)
+def _with_one_accumulator(machine: Machine) -> Machine:
+    """The machine as kernels see it that use no more of a bank's accumulators."""
+    return replace(machine, sections={**machine.sections, "bank_unit": replace(machine.bank_unit, accumulators=1)})
+
+
+def _smaller(optimisations: Optimisations, failure: str) -> Optimisations | None:
+    """The next fastest program that takes less of what was short; None if there is none."""
+    if failure == "program-too-large" and optimisations.pages_divided:
+        return optimisations.without("pages_divided")
+    if failure == "scratch-full" and optimisations.inputs_split:
+        return optimisations.without("inputs_split")
+    if failure == "scratch-full" and optimisations.rounds_overlapped:
+        return optimisations.without("rounds_overlapped")
     return None
 
 

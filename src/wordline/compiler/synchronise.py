@@ -38,10 +38,20 @@ class Synchronisation:
     signals: tuple[bool, ...]
 
 
-def synchronise(tasks: Sequence[Task], plan: ScratchPlan) -> Synchronisation:
-    """The signals and waits that make every interleaving of the engines equal to the sequential order of ``tasks``."""
+def synchronise(
+    tasks: Sequence[Task], plan: ScratchPlan, *, overlap: bool = True, implied: bool = True
+) -> Synchronisation:
+    """The signals and waits that make every interleaving of the engines equal to the sequential order of ``tasks``.
+
+    ``overlap``: engines run ahead of each other; if not, a task waits for all before it. ``implied``: waits that others
+    imply are left out.
+    """
     dependences = _dependences(tasks, plan)
-    needed, signalled = _reduce(tasks, dependences)
+    if not overlap:
+        for index in range(1, len(tasks)):
+            if tasks[index - 1].engine is not tasks[index].engine:
+                dependences[index] = sorted({*dependences[index], index - 1})
+    needed, signalled = _reduce(tasks, dependences, implied)
     counts: dict[int, int] = {}
     totals = dict.fromkeys(Engine, 0)
     for index, task in enumerate(tasks):
@@ -101,8 +111,8 @@ def _span(offset: int, size: int, part: int, parts: int) -> slice:
     return slice(begin, max(begin + 1, first + (end - first) * (part + 1) // parts))
 
 
-def _reduce(tasks: Sequence[Task], dependences: list[list[int]]) -> tuple[list[list[int]], set[int]]:
-    """Dependences without those implied by earlier waits, and the tasks that must signal."""
+def _reduce(tasks: Sequence[Task], dependences: list[list[int]], implied: bool) -> tuple[list[list[int]], set[int]]:
+    """Dependences, if ``implied`` without those that earlier waits imply, and the tasks that must signal."""
     known: dict[Engine, dict[Engine, int]] = {engine: dict.fromkeys(Engine, -1) for engine in Engine}
     after: list[dict[Engine, int]] = []
     needed: list[list[int]] = []
@@ -112,7 +122,7 @@ def _reduce(tasks: Sequence[Task], dependences: list[list[int]]) -> tuple[list[l
         kept = []
         for source in sorted(dependences[index], reverse=True):
             engine = tasks[source].engine
-            if mine[engine] >= source:
+            if implied and mine[engine] >= source:
                 continue
             kept.append(source)
             signalled.add(source)

@@ -45,15 +45,15 @@ def attention_steps(
     choice: AttentionChoice,
     *,
     overlap: bool,
-    skipped: bool,
+    apart: bool,
 ) -> list[Step]:
     """All steps, with q, k, v (bf16, every channel) in scratch and the result, bf16 in every channel, in ``out``.
 
     ``choice``: its ``groups`` are those of the layout; with cuts, the vector unit works on one part of the pages while
     the channels work on another. ``overlap``: the scores of two rounds are in scratch at once, so that channels and
-    vector unit overlap. ``skipped``: some submissions do nothing but append; then that is a step of its own.
+    vector unit overlap. ``apart``: appending is a step of its own, needed if some submissions do nothing else.
     """
-    return _Steps(machine, shape, q, k, v, out, zeros, choice, overlap, skipped).steps
+    return _Steps(machine, shape, q, k, v, out, zeros, choice, overlap, apart).steps
 
 
 class _Steps:
@@ -68,10 +68,10 @@ class _Steps:
         zeros: ScratchBuffer,
         choice: AttentionChoice,
         overlap: bool,
-        skipped: bool,
+        apart: bool,
     ) -> None:
         self.machine, self.shape, self.q, self.out, self.zeros = machine, shape, q, out, zeros
-        self.key, self.value = (None if skipped else k), (None if skipped else v)
+        self.key, self.value = (None if apart else k), (None if apart else v)
         rounds = shape.kv.rounds
         self.choice, self.cut = choice, choice.cut
         self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
@@ -80,7 +80,7 @@ class _Steps:
         size = round_up(shape.kv.groups * shape.group * vector.F32_BYTES, CHANNEL_ALIGNMENT)
         self.sums = ScratchBuffer(f"sums{shape.layer}", size)
         self.steps: list[Step] = []
-        if skipped:
+        if apart:
             body = append(shape, k, v)
             self.steps.append(Step(Engine.CHANNEL, "append", body, (k.buffer, v.buffer), (), always=True))
         self.walks = self._order(1 if overlap else 0)
