@@ -15,6 +15,7 @@ from wordline.isa.affine import ZERO, Affine, sign_extend
 from wordline.isa.declare import (
     AffineWord,
     Bits,
+    Group,
     Instruction,
     InstructionSet,
     PackedWord,
@@ -52,7 +53,8 @@ class Instr:
 def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
     """Build an instruction by operand name.
 
-    Integers become constant affine operands; a missing affine operand is zero; group counts are filled in.
+    Integers become constant affine operands; a missing affine operand is zero; group counts are filled in. An entry of
+    a group that is one field can be given as an integer.
     """
     declaration = isa.by_name[name]
     fields = dict.fromkeys((b.name for b in declaration.fields), 0)
@@ -62,7 +64,8 @@ def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
     groups: dict[str, list[GroupEntry]] = {}
     for group in declaration.groups:
         entries = values.pop(group.name, ())
-        groups[group.name] = [{w.name: _complete(w, entry.get(w.name)) for w in group.words} for entry in entries]
+        given = (_single(group, entry) if isinstance(entry, int) else entry for entry in entries)
+        groups[group.name] = [{w.name: _complete(w, entry.get(w.name)) for w in group.words} for entry in given]
     for key, value in values.items():
         if key not in fields:
             raise KeyError(f"{name} has no operand {key!r}")
@@ -70,6 +73,13 @@ def make(isa: InstructionSet, name: str, /, **values: Any) -> Instr:
     for group in declaration.groups:
         fields[group.count_field] = len(groups[group.name])
     return Instr(declaration, fields, words, groups)
+
+
+def _single(group: Group, value: int) -> GroupEntry:
+    (word,) = group.words
+    assert isinstance(word, PackedWord)
+    (bits,) = word.bits
+    return {word.name: {bits.name: value}}
 
 
 def _complete(spec: Word, value: Any) -> Affine | Packed:

@@ -6,7 +6,7 @@ of different engines touch the same scratch bytes, ``wordline.compiler.synchroni
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -37,13 +37,14 @@ Operand = Linear | Address | SharedRegister
 class Command:
     """One instruction.
 
-    Operands by the names of its declaration; ``target`` is the register it writes, ``fields`` its header fields.
+    Operands by the names of its declaration; ``target`` is the register it writes, ``fields`` its header fields, and
+    groups whose entries are one field.
     """
 
     name: str
     operands: tuple[tuple[str, Operand], ...] = ()
     target: Register | None = None
-    fields: tuple[tuple[str, int], ...] = ()
+    fields: tuple[tuple[str, int | tuple[int, ...]], ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name, value in (*self.operands, *self.fields)]
@@ -53,7 +54,7 @@ class Command:
 def command(
     name: str,
     into: Register | None = None,
-    fields: dict[str, int] | None = None,
+    fields: Mapping[str, int | tuple[int, ...]] | None = None,
     /,
     **operands: IntLike | Address | SharedRegister,
 ) -> Command:

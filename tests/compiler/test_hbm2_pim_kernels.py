@@ -1,0 +1,167 @@
+"""Kernels of HBM2-PIM: bit-exact against the order in which their sums are defined, and their cycles."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.support.hbm2_kernels import encoded, gemv_program, task
+from wordline.compiler.kernels.hbm2_pim.elementwise import (
+    Operation,
+    elementwise,
+    pack_operands,
+    plan_elementwise,
+    unpack_result,
+)
+from wordline.compiler.kernels.hbm2_pim.gemv import GemvPlan, combine, pack_input, pack_weights, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.state import ChannelState
+from wordline.errors import WordlineError
+from wordline.machines import Machine, load_machine
+from wordline.numerics import fp16
+from wordline.sim.hbm2_pim.timing import time_program
+from wordline.sim.reference import ReferenceDevice
+
+RNG = np.random.default_rng(11)
+TWO = load_machine("hbm2-pim-stack", {"organisation.channels": 2})
+U16 = npt.NDArray[np.uint16]
+
+
+def values(*shape: int) -> U16:
+    return fp16.from_float(RNG.normal(0, 1, shape))
+
+
+def defined(plan: GemvPlan, weights: U16, x: U16) -> npt.NDArray[np.float32]:
+    """y by the definition: fp16 sums of each input group in the order of the banks, then fp32 over the groups."""
+    inputs = 8 * plan.tiles
+    y = np.zeros(plan.m, np.float32)
+    for group in range(plan.input_groups):
+        sums = None
+        for tile in range(plan.tiles):
+            # A narrow pass reads even banks first, which hold scalars 4 to 7 of every second tile.
+            order = np.arange(8)
+            flipped = np.roll(order, 4) if tile % 2 else order
+            w, v = (np.zeros((plan.m, 8), np.uint16), np.zeros(8, np.uint16))
+            begin = group * inputs + 8 * tile
+            part = weights[:, begin : begin + 8]
+            w[:, : part.shape[1]] = part
+            v[: part.shape[1]] = x[begin : begin + 8]
+            wide = np.array([outputs_files(plan, output) == 2 for output in range(plan.m)])
+            for step in range(8):
+                column = np.where(wide, order[step], flipped[step])
+                product = fp16.mul(w[np.arange(plan.m), column], v[column])
+                sums = product if sums is None else fp16.add(product, sums)
+        assert sums is not None
+        total = fp16.to_float(sums)
+        y = total if group == 0 else np.add(y, total, dtype=np.float32)
+    return y
+
+
+def outputs_files(plan: GemvPlan, output: int) -> int:
+    """Whether the pass of an output is narrow (1) or wide (2)."""
+    own = output % plan.outputs
+    return next(part.files for part in reversed(plan.passes) if part.first <= own)
+
+
+def run_gemvs(machine: Machine, shapes: list[tuple[int, int]]) -> None:
+    plans, row = [], 0
+    for m, k in shapes:
+        plans.append(plan_gemv(machine, m, k, row))
+        row += plans[-1].rows
+    program, offsets = gemv_program(machine, plans)
+    device = ReferenceDevice(machine)
+    matrices = [(values(plan.m, plan.k), values(plan.k)) for plan in plans]
+    scratch = device.scratch().reshape(machine.organisation.channels, -1)
+    for plan, (weights, x), (at, _) in zip(plans, matrices, offsets, strict=True):
+        image = pack_weights(plan, weights)
+        device.bank_write(plan.passes[0].row, image.shape[0], image)
+        data = pack_input(plan, x).reshape(plan.channels, -1).view(np.uint8)
+        scratch[:, at : at + data.shape[1]] = data
+    device.execute(device.load_program(program))
+    for plan, (weights, x), (_, at) in zip(plans, matrices, offsets, strict=True):
+        partial = scratch[:, at : at + plan.result_bytes].view(np.uint16)
+        got = combine(plan, partial)
+        assert got.shape == (plan.m,)
+        assert np.array_equal(got.view(np.uint32), defined(plan, weights, x).view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1), (1024, 16), (1025, 24), (37, 70), (2048, 40), (3000, 33), (5000, 9)],
+    ids=lambda s: f"{s[0]}x{s[1]}",
+)
+def test_gemv_of_any_shape(shape: tuple[int, int]) -> None:
+    run_gemvs(TWO, [shape])
+
+
+def test_gemvs_one_after_the_other() -> None:
+    run_gemvs(TWO, [(300, 50), (300, 50), (2100, 20), (64, 16)])
+
+
+@pytest.mark.parametrize("operation", ["add", "mul", "relu"])
+@pytest.mark.parametrize("elements", [1, 4096, 10_000])
+def test_elementwise(operation: Operation, elements: int) -> None:
+    plan = plan_elementwise(TWO, operation, elements, 3)
+    a, b = values(elements), values(elements)
+    device = ReferenceDevice(TWO)
+    device.bank_write(3, plan.rows, pack_operands(plan, a, None if operation == "relu" else b))
+    state = ChannelState()
+    program, _ = encoded(TWO, [task("op", (*elementwise(plan, state), *state.single()))])
+    device.execute(device.load_program(program))
+    want = {"add": fp16.add(a, b), "mul": fp16.mul(a, b), "relu": fp16.relu(a)}[operation]
+    assert np.array_equal(unpack_result(plan, np.frombuffer(device.bank_read(3, plan.rows), np.uint16)), want)
+
+
+def share_of_peak(machine: Machine, m: int, k: int) -> float:
+    program, _ = gemv_program(machine, [plan_gemv(machine, m, k)])
+    macs = m * k / (machine.organisation.channels * 8 * 16)
+    return 4 * macs / time_program(machine, program).cycles
+
+
+def test_gemv_reaches_its_share_of_the_peak_with_refresh() -> None:
+    stacks = load_machine("hbm2-pim-4stacks")
+    assert share_of_peak(stacks, 4096, 4096) >= 0.70
+    assert share_of_peak(stacks, 1024, 1024) >= 0.35
+
+
+def test_what_is_set_already_is_not_set_again() -> None:
+    machine = load_machine("hbm2-pim-4stacks", {"refresh.enabled": False})
+    plans, row = [], 0
+    for k in (4096, 4096, 2048):
+        plans.append(plan_gemv(machine, 4096, k, row))
+        row += plans[-1].rows
+    remembered, forgotten = (
+        time_program(machine, gemv_program(machine, plans, ChannelState(forgetful=forgetful))[0]).channels[0]
+        for forgetful in (False, True)
+    )
+    # 4 columns of the CRF for each matrix; the second finds them all, the third has another count of tiles in one.
+    assert forgotten.commands["WR"] - remembered.commands["WR"] == 4 + 3
+    assert forgotten.end - remembered.end == 4 * (4 + 3)
+
+
+def test_the_crf_is_written_where_it_differs() -> None:
+    from wordline.isa.hbm2_pim.crf_program import operation
+
+    state = ChannelState()
+    program = [*[operation("NOP", n=1)] * 8, *[operation("NOP", n=2)] * 8, operation("EXIT")]
+    names = [str(item).split()[0] for item in state.start(program)]
+    assert names == ["mode", "wrcrf", "wrcrf", "wrcrf", "mode"]
+    assert [str(item).split()[0] for item in state.start(program)] == ["mode"]
+    program[9] = operation("NOP", n=3)
+    changed = state.start(program)
+    assert [str(item).split()[0] for item in changed] == ["wrcrf", "mode"]
+    assert "column=1" in str(changed[0])
+    assert not ChannelState().single()
+
+
+def test_shapes_that_are_refused() -> None:
+    with pytest.raises(WordlineError, match="no elements"):
+        plan_gemv(TWO, 0, 5)
+    with pytest.raises(WordlineError) as caught:
+        plan_gemv(TWO, 1 << 20, 1 << 16)
+    assert caught.value.code == "capacity"
+    with pytest.raises(WordlineError, match="positive number"):
+        plan_elementwise(TWO, "add", 0)
+    with pytest.raises(WordlineError) as caught:
+        plan_elementwise(TWO, "add", 1 << 40)
+    assert caught.value.code == "capacity"
