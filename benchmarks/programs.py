@@ -15,8 +15,11 @@ from wordline.compiler.choices import GemvShape
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.compiled import Compiled
 from wordline.compiler.gemv_plan import first_choice
-from wordline.compiler.kernel.ir import Task
+from wordline.compiler.kernel.ir import Address, Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
+from wordline.compiler.kernels.hbm2_pim.elementwise import Operation, elementwise, plan_elementwise
+from wordline.compiler.kernels.hbm2_pim.gemv import gemv, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.state import ChannelState
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
 from wordline.compiler.optimisations import ALL, Optimisations
@@ -25,6 +28,7 @@ from wordline.compiler.projection import project
 from wordline.compiler.synchronise import synchronise
 from wordline.frontend.load import load_config
 from wordline.isa import instruction_set
+from wordline.isa.declare import Engine
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.sim.shapes import ModelShape
@@ -45,6 +49,23 @@ def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
     zeros = ScratchBuffer("zeros", machine.organisation.column_bytes)
     tasks = project(machine, stream, x, zeros, "y", "gemv", "gemv", awaited=False).tasks
     return Benchmark(_generate(machine, tasks, (zeros, x.buffer)), np.zeros(0, np.int32))
+
+
+def block_gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
+    """The same where blocks of two banks compute: each pseudo-channel's inputs in its scratch, partial sums there."""
+    plan = plan_gemv(machine, m, k)
+    x, y = ScratchBuffer("x", plan.input_bytes), ScratchBuffer("y", plan.result_bytes)
+    items = gemv(plan, ChannelState(), Address(x), Address(y))
+    task = Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", items, (x,), (y,))
+    return Benchmark(_generate(machine, [task], [x]), np.zeros(0, np.int32))
+
+
+def elementwise_program(machine: Machine, operation: Operation, elements: int) -> Benchmark:
+    """c = a + b, a * b or relu(a), operands and result in the banks; from single-bank mode and back."""
+    state = ChannelState()
+    items = elementwise(plan_elementwise(machine, operation, elements), state)
+    task = Task(Engine.CHANNEL, operation, operation, "vector", "", (*items, *state.single()))
+    return Benchmark(_generate(machine, [task], []), np.zeros(0, np.int32))
 
 
 def attention_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:

@@ -33,8 +33,8 @@ _PALETTE = [
     "#5c3566",
     "#d3d7cf",
 ]
-COLOURS = dict(zip(CAUSES, _PALETTE, strict=True))
-"""One colour a cause of the cycle model."""
+COLOURS = dict(zip((*CAUSES, "mode"), (*_PALETTE, "#2e3436"), strict=True))
+"""One colour a cause of the cycle models."""
 LABEL, BAR, LINE, NUMBER = 210, 680, 22, 140
 """Pixels: width of the names, of the longest bar, height of a line, width of the figures behind the bars."""
 PLOT_WIDTH, PLOT_HEIGHT, PLOT_MARGIN = 900, 360, 50

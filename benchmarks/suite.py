@@ -11,13 +11,23 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from benchmarks.programs import Benchmark, attention_program, decode_program, gemv_program
+from benchmarks.programs import (
+    Benchmark,
+    attention_program,
+    block_gemv_program,
+    decode_program,
+    elementwise_program,
+    gemv_program,
+)
+from wordline.compiler.kernels.hbm2_pim.elementwise import Operation
 from wordline.machines import Machine, load_machine
+from wordline.sim.generation import generation_unit
 from wordline.sim.limits import decode_limits, gemv_limits
 from wordline.sim.shapes import known_shapes
 from wordline.sim.timing import Span, TimingModel, TimingResult
 
 CHIP, CARD = "gddr6-aim-chip", "gddr6-aim-card"
+STACK, STACKS = "hbm2-pim-stack", "hbm2-pim-4stacks"
 EIGHT, ONE = f"{CARD}+organisation.channels=8", f"{CARD}+organisation.channels=1"
 """What CENT gives one block of a model, and one channel."""
 MAX_CONTEXT = {"SmolLM2-135M": 8192, "Qwen3-0.6B": 40960, "Llama-2-7B": 4096, "Llama-3-8B": 8192}
@@ -26,6 +36,7 @@ MAX_CONTEXT = {"SmolLM2-135M": 8192, "Qwen3-0.6B": 40960, "Llama-2-7B": 4096, "L
 
 TITLES = {
     "gemv": "matrix-vector products",
+    "elementwise": "element-wise operations",
     "attention": "attention of one layer, one new token",
     "decode": "one decode step",
 }
@@ -78,6 +89,50 @@ class Gemv:
     def limits(self, machine: Machine) -> dict[str, float]:
         limits = gemv_limits(machine, self.m, self.k)
         return {"L0": limits.l0, "L2": limits.l2, "L3": limits.l3}
+
+
+@dataclass(frozen=True)
+class BlockGemv:
+    """A matrix [m, k] times a vector where blocks of two banks compute."""
+
+    machine: str
+    m: int
+    k: int
+    kind = "gemv"
+    vectors = 1.0
+
+    @property
+    def what(self) -> str:
+        return f"{self.m}x{self.k}"
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        return block_gemv_program(machine, self.m, self.k)
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        limits = gemv_limits(machine, self.m, self.k)
+        return {"L0": limits.l0, "L2": limits.l2, "L3": limits.l3}
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``operation`` of vectors in the banks of blocks. Its L0: every block accesses a column in every slot."""
+
+    machine: str
+    operation: Operation
+    elements: int
+    kind = "elementwise"
+    vectors = 1.0
+
+    @property
+    def what(self) -> str:
+        return f"{self.operation} {self.elements}"
+
+    def benchmark(self, machine: Machine) -> Benchmark:
+        return elementwise_program(machine, self.operation, self.elements)
+
+    def limits(self, machine: Machine) -> dict[str, float]:
+        limits = gemv_limits(machine, self.elements, 2 if self.operation == "relu" else 3)
+        return {"L0": limits.l0, "L2": limits.l2}
 
 
 @dataclass(frozen=True)
@@ -154,6 +209,12 @@ CASES: tuple[Case, ...] = (
     *(Decode(CHIP, "SmolLM2-135M", context) for context in (128, 1024, 4096, 8000)),
     *(Decode(CARD, "Qwen3-0.6B", context) for context in (128, 4096, 32768)),
     *(Decode(CARD, "Llama-2-7B", context) for context in (128, 2048, 4096)),
+    *(BlockGemv(STACK, m, k) for m, k in (*SHAPES, (49152, 576))),
+    *(BlockGemv(STACKS, m, k) for m, k in SHAPES),
+    *(
+        Elementwise(STACKS, operation, elements)
+        for operation, elements in (("add", 262144), ("add", 2097152), ("mul", 2097152), ("relu", 4194304))
+    ),
 )
 
 
@@ -221,6 +282,11 @@ def measure(case: Case) -> Entry:
     """Build and time one case."""
     machine = machine_of(case.machine)
     benchmark = case.benchmark(machine)
+    unit = generation_unit(machine)
+    if unit is not None:
+        time = unit.timing.time_program(machine, benchmark.generated.program, benchmark.memory)
+        kind = {case.kind: {"channel": float(time.cycles), "vector_busy": 0.0}}
+        return Entry(case, time.cycles, time.nanoseconds, case.limits(machine), time.causes, kind, 0.0)
     model = TimingModel(machine)
     result = model.run(model.load(benchmark.generated.program), 0, benchmark.memory)
     kinds = _kinds(benchmark, result)

@@ -57,6 +57,7 @@ class DecodeLimits(Limits):
 class BankRates:
     """What the limits need of a machine; times in ns."""
 
+    outputs_in_lanes: bool  # whether the lanes of a column may belong to several outputs
     units: int  # of a channel: banks, or groups of banks, that read and multiply at the same time
     lanes: int  # elements of a column
     columns: int  # of a row
@@ -86,6 +87,7 @@ class BankRates:
         timing, tck = machine.timing, machine.clock.tck_ns
         mac = timing.nCCDL * tck
         return cls(
+            outputs_in_lanes=False,
             units=machine.organisation.banks,
             lanes=machine.bank_unit.lanes,
             columns=machine.organisation.columns,
@@ -148,6 +150,8 @@ def gemv_limits(machine: Machine, m: int, k: int, channels: int | None = None) -
     ideal = bank.stream(m * k / (units * bank.lanes * bank.columns), 1)
 
     def body(split: int) -> float:
+        if bank.outputs_in_lanes:
+            return bank.whole_columns(ceil(m * k / (units * bank.lanes)))
         return bank.whole_columns(ceil(m * split / units) * ceil(ceil(k / split) / bank.lanes))
 
     splits = (split for split in (1, 2, 4, 8, 16, 32, 64) if split <= max(1, k // bank.lanes))

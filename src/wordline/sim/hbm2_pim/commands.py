@@ -17,7 +17,7 @@ NEVER = -(1 << 40)
 CLOSED = -1
 
 #: What a cycle is spent on.
-CAUSES = ("mac", "row_turn", "refresh", "register", "mode", "column_access", "issue")
+CAUSES = ("mac", "row_turn", "refresh", "fill", "mode", "column_access", "issue")
 
 
 class IssuedCommand(NamedTuple):

@@ -16,6 +16,7 @@ def bank_rates(machine: Machine) -> BankRates:
     timing, pim, tck = machine.section("timing", Timing), machine.section("pim", Pim), machine.clock.tck_ns
     mac = timing.nCCDL * tck
     return BankRates(
+        outputs_in_lanes=True,
         units=machine.organisation.banks // 2,
         lanes=pim.lanes,
         columns=machine.organisation.columns,

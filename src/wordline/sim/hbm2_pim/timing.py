@@ -26,7 +26,7 @@ from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.machines.hbm2_pim import Pim
 from wordline.sim.fault import Fault
-from wordline.sim.hbm2_pim.commands import ALL_BANK, PIM, IssuedCommand, PseudoChannelModel
+from wordline.sim.hbm2_pim.commands import ALL_BANK, CAUSES, PIM, IssuedCommand, PseudoChannelModel
 from wordline.sim.processor import Operands
 
 
@@ -65,6 +65,17 @@ class ProgramTime:
     def nanoseconds(self) -> float:
         """Device time."""
         return self.cycles * self.tck_ns
+
+    @property
+    def causes(self) -> dict[str, float]:
+        """Mean over pseudo-channels of each cause, the refresh charge with refresh; they sum to ``cycles``."""
+        total = dict.fromkeys((*CAUSES, "tail"), 0.0)
+        for channel in self.channels.values():
+            for cause, cycles in channel.causes.items():
+                total[cause] += cycles / len(self.channels)
+            total["refresh"] += channel.refresh_charge / len(self.channels)
+            total["tail"] += (self.cycles - channel.cycles) / len(self.channels)
+        return total
 
 
 def time_program(
@@ -226,7 +237,7 @@ class _Run:
 
     def _register(self, name: str, parity: int, column: int, count: int) -> None:
         self._need(name, ALL_BANK, PIM)
-        self._model.columns("WR", parity, self._reserved, column, count, "register")
+        self._model.columns("WR", parity, self._reserved, column, count, "fill")
 
     def _need(self, name: str, *modes: str) -> None:
         if self._model.mode not in modes:
