@@ -288,3 +288,14 @@ def test_opcodes_and_descriptions() -> None:
         assert instruction.description
         assert 0 < instruction.opcode < 256
         assert all(word.description for word in instruction.words)
+
+
+@pytest.mark.parametrize("isa", STREAMS, ids=lambda isa: isa.generation)
+def test_images_name_every_channel_of_their_generation(isa: InstructionSet) -> None:
+    channels = 32 * isa.mask_words
+    stream = (make(isa, "PREA"),)
+    every = Program(isa, (Stream(Engine.CHANNEL, (1 << channels) - 2, stream), Stream(Engine.CHANNEL, 1, stream)))
+    assert Program.from_bytes(isa, every.to_bytes()) == every
+    with pytest.raises(WordlineError, match=f"names channels 0 to {channels - 1}") as caught:
+        Program(isa, (Stream(Engine.CHANNEL, 1 << channels, stream),)).to_bytes()
+    assert caught.value.code == "too-many-channels"

@@ -161,7 +161,8 @@ class Constant:
 class InstructionSet:
     """All instructions of one generation; opcodes and names are unique. Program images carry ``version``.
 
-    ``kinds`` are the generation's bounds of operands by kind; ``buffer`` is the instruction set of an instruction
+    ``mask_words`` is how many words of 32 channels the mask of a stream has there. ``kinds`` are the generation's
+    bounds of operands by kind; ``buffer`` is the instruction set of an instruction
     buffer that channel commands fill and trigger.
     """
 
@@ -172,6 +173,7 @@ class InstructionSet:
     kinds: Mapping[str, Kind] = field(default_factory=dict, repr=False)
     layout: WordLayout = WordLayout()
     buffer: InstructionSet | None = field(default=None, repr=False)
+    mask_words: int = 1
     by_name: dict[str, Instruction] = field(init=False, repr=False)
     by_opcode: dict[int, Instruction] = field(init=False, repr=False)
 

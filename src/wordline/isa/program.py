@@ -1,8 +1,8 @@
 """A device program: one instruction stream per engine, and its binary image.
 
 Image, little endian: magic ``WLPG``, u16 instruction-set version, u16 number of streams, then for each stream u32
-engine, u32 channel mask, u32 first word, u32 number of words; then the words (u64 each). The image is what an
-executable is loaded from on every device.
+engine, the channel mask in as many u32 as the instruction set says (low channels first), u32 first word, u32 number of
+words; then the words (u64 each). The image is what an executable is loaded from on every device.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from wordline.isa.instruction import Instr, decode_all, encode_all
 
 MAGIC = b"WLPG"
 _HEADER = struct.Struct("<4sHH")
-_STREAM = struct.Struct("<IIII")
 MAX_STREAMS = 64
-CHANNELS = 32
-"""Bits of the channel mask of a stream in an image."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +41,22 @@ class Program:
 
     def to_bytes(self) -> bytes:
         """The binary image. Raises ``WordlineError("too-many-channels")`` for a channel that it cannot name."""
+        channels = 32 * self.isa.mask_words
         for number, stream in enumerate(self.streams):
-            if stream.channel_mask >> CHANNELS:
+            if stream.channel_mask >> channels:
                 raise WordlineError(
                     "too-many-channels",
-                    f"an image names channels 0 to {CHANNELS - 1}, the mask is {stream.channel_mask:#x}",
+                    f"an image of {self.isa.generation} names channels 0 to {channels - 1}, the mask is "
+                    f"{stream.channel_mask:#x}",
                     where=f"stream {number}",
-                    remedy=f"use a machine of at most {CHANNELS} channels",
+                    remedy=f"use a machine of at most {channels} channels",
                 )
         encoded = [encode_all(s.instrs) for s in self.streams]
         parts = [_HEADER.pack(MAGIC, self.isa.version, len(self.streams))]
         first = 0
         for stream, words in zip(self.streams, encoded, strict=True):
-            parts.append(_STREAM.pack(stream.engine.value, stream.channel_mask, first, len(words)))
+            masks = (stream.channel_mask >> 32 * i & 0xFFFFFFFF for i in range(self.isa.mask_words))
+            parts.append(_stream(self.isa).pack(stream.engine.value, *masks, first, len(words)))
             first += len(words)
         return b"".join([*parts, *(w.astype("<u8").tobytes() for w in encoded)])
 
@@ -64,6 +64,11 @@ class Program:
     def from_bytes(cls, isa: InstructionSet, image: bytes | memoryview) -> Program:
         """Decode an image. Raises ``WordlineError("bad-program")`` for anything malformed."""
         return cls(isa, tuple(Stream(e, m, tuple(decode_all(isa, w))) for e, m, w in split_image(isa, image)))
+
+
+def _stream(isa: InstructionSet) -> struct.Struct:
+    """The entry of a stream in an image."""
+    return struct.Struct(f"<{3 + isa.mask_words}I")
 
 
 def split_image(isa: InstructionSet, image: bytes | memoryview) -> Sequence[tuple[Engine, int, npt.NDArray[np.uint64]]]:
@@ -79,13 +84,15 @@ def split_image(isa: InstructionSet, image: bytes | memoryview) -> Sequence[tupl
         raise bad("wrong magic")
     if version != isa.version:
         raise bad(f"instruction-set version {version}, this build has {isa.version}")
-    base = _HEADER.size + count * _STREAM.size
+    layout = _stream(isa)
+    base = _HEADER.size + count * layout.size
     if count > MAX_STREAMS or len(image) < base or (len(image) - base) % 8:
         raise bad(f"{count} streams do not fit {len(image)} bytes")
     words = np.frombuffer(image, dtype="<u8", offset=base)
     streams, expected = [], 0
     for i in range(count):
-        engine, mask, first, length = _STREAM.unpack_from(image, _HEADER.size + i * _STREAM.size)
+        engine, *masks, first, length = layout.unpack_from(image, _HEADER.size + i * layout.size)
+        mask = sum(word << 32 * i for i, word in enumerate(masks))
         if engine not in {e.value for e in Engine} or first != expected or first + length > len(words):
             raise bad(f"stream {i} has engine {engine}, words {first}..{first + length} of {len(words)}")
         streams.append((Engine(engine), mask, words[first : first + length]))

@@ -14,4 +14,5 @@ ISA = InstructionSet(
     VECTOR_CONSTANTS,
     kinds=KINDS,
     buffer=CRF,
+    mask_words=2,
 )
