@@ -106,7 +106,7 @@ def _check_engines(program: Program, machine: Machine) -> None:
             fail(f"a {stream.engine.name.lower()} stream has no channel mask, this one says {mask:#x}")
         if stream.engine in seen:
             fail(f"there is more than one {stream.engine.name.lower()} stream")
-        if stream.engine is Engine.VECTOR and not machine.vector_passes.present:
+        if stream.engine is Engine.VECTOR and not machine.runs_vector_streams:
             fail("the machine has no vector unit")
         seen.add(stream.engine)
 

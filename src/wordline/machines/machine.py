@@ -109,6 +109,12 @@ class Machine:
         return self.section("vector_unit", VectorUnit)
 
     @property
+    def runs_vector_streams(self) -> bool:
+        """By its vector unit, or by the host where its generation has none (decision 0007)."""
+        passes = self.vector_passes
+        return passes.present or not isinstance(passes, VectorUnit)
+
+    @property
     def link(self) -> Link:
         return self.section("link", Link)
 

@@ -113,14 +113,63 @@ def test_faults_name_the_place() -> None:
     assert caught.value.instruction == 1
 
 
-def test_other_streams_are_not_timed_yet() -> None:
-    for text in (
-        "stream link\nXOUT",
-        "stream channel mask=0x1\nSIGNAL signal=1\nstream channel mask=0x2\nWAIT signal=1 value=1",
-    ):
-        with pytest.raises(WordlineError) as caught:
-            time_program(load_machine("hbm2-pim-stack"), assemble(ISA, text))
-        assert caught.value.code == "unsupported-generation"
+def test_link_streams_are_not_timed_yet() -> None:
+    with pytest.raises(WordlineError) as caught:
+        time_program(load_machine("hbm2-pim-stack"), assemble(ISA, "stream link\nXOUT"))
+    assert caught.value.code == "unsupported-generation"
+
+
+PASSES = """
+stream channel mask=0xf
+  RD row=1 count=4 target=0
+  SIGNAL signal=0
+  WAIT signal=1 value=1
+  WR row=1 count=1 source=0
+stream vector
+  WAIT signal=0 value=1
+  VPASS n0=1 n1=1 n2=4000 high=4000 {
+    operands base=0 s2=2
+    operations op=mul a=x0 b=x0
+    operations op=add a=t0 b=x0
+    result base=0 s2=2 value=t1
+  }
+  VPASS n0=1 n1=1 n2=16 high=16 {
+    operands base=0 s2=2
+    result base=0 s2=2 value=x0
+  }
+  SIGNAL signal=1
+"""
+
+
+def test_the_host_runs_the_vector_stream() -> None:
+    time = time_program(load_machine("hbm2-pim-stack"), assemble(ISA, PASSES), trace=True)
+    # Last read at 14 + 3 x 4, its data 22 later, landing 10; the host sees it one cycle on.
+    landed = 14 + 12 + 22 + 10
+    call = 500 + 8000 // 1000 + 1
+    assert (time.host_calls, time.host_cycles, time.host_end) == (1, call, landed + 1 + call)
+    assert [c.cycle for c in time.channels[3].trace if c.command == "WR"] == [time.host_end + 2]
+    assert time.channels[0].causes["vector"] > call
+    assert sum(time.causes.values()) == pytest.approx(time.cycles)
+
+
+def test_refresh_goes_on_under_a_wait() -> None:
+    machine = load_machine("hbm2-pim-stack", {"host.call_latency_ns": 5000, "refresh.postpone": 0})
+    time = time_program(machine, assemble(ISA, PASSES))
+    assert time.channels[0].refreshes == 1
+    assert time.channels[0].causes["refresh"] == 0
+
+
+def test_streams_that_wait_for_each_other_are_a_fault() -> None:
+    text = """
+        stream channel mask=0x1
+        WAIT signal=1 value=1
+        SIGNAL signal=0
+        stream channel mask=0x2
+        WAIT signal=0 value=1
+        SIGNAL signal=1
+    """
+    with pytest.raises(Fault, match="deadlock"):
+        time_program(load_machine("hbm2-pim-stack"), assemble(ISA, text))
 
 
 def test_channels_that_differ_are_timed_apart() -> None:

@@ -17,7 +17,7 @@ NEVER = -(1 << 40)
 CLOSED = -1
 
 #: What a cycle is spent on.
-CAUSES = ("mac", "row_turn", "refresh", "fill", "mode", "column_access", "issue")
+CAUSES = ("mac", "row_turn", "refresh", "fill", "mode", "column_access", "vector", "wait", "issue")
 
 
 class IssuedCommand(NamedTuple):
@@ -73,6 +73,7 @@ class PseudoChannelModel:
         self._bus = 0  # first cycle after the last command
         self.clock = 0  # first cycle in which the stream may issue
         self.landed = 0
+        self.read_landed = 0
         self.refreshes = 0
         self.causes = dict.fromkeys(CAUSES, 0)
         self.commands: dict[str, int] = {}
@@ -83,6 +84,12 @@ class PseudoChannelModel:
     def slot(self) -> None:
         """An instruction that issues no command takes its slot."""
         self.clock += 1
+
+    def wait(self, cycle: int, cause: str) -> None:
+        """Nothing of the stream before ``cycle``; a refresh that falls due goes on."""
+        if cycle > self.clock:
+            self._charge(cycle, cause)
+            self.clock = cycle
 
     def columns(self, kind: str, bank: int, row: int, first: int, count: int, cause: str) -> None:
         """A burst of RD or WR; in all-bank modes ``bank`` stands for its parity."""
@@ -113,6 +120,8 @@ class PseudoChannelModel:
                 groups[number // self._per_group] = last
             latency = self._t.nRD_latency if kind == "RD" else self._t.nWR_latency
             self.landed = max(self.landed, last + latency)
+            if kind == "RD":
+                self.read_landed = last + latency
             self.clock = self._bus = last + 1
             done += burst
 

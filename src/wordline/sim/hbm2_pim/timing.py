@@ -1,33 +1,26 @@
-"""Cycles of channel streams on pseudo-channels (rules: docs/hbm2-pim.md, "Cycles").
+"""Cycles of device programs on pseudo-channels (rules: docs/hbm2-pim.md, "Cycles").
 
 Event-driven: each command issues at the earliest cycle that all its constraints allow, a burst advances in closed form
 up to the next due refresh, and channels with the same stream are timed once unless the stream reads its channel number.
-Timing never depends on tensor values. Streams that wait for signals are not timed yet.
+Streams meet at signals; the host runs the vector stream. Timing never depends on tensor values. Link streams are not
+timed yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from wordline.isa.bounds import Bounds, check_range
-from wordline.isa.controller.control import CHANNEL_REGISTER, REGISTERS
-from wordline.isa.declare import Engine, OperandError
-from wordline.isa.disassemble import format_head
-from wordline.isa.hbm2_pim.bank import CRF_COLUMN, CRF_COLUMN_ENTRIES, GRF_COLUMN, MODES, SRF_COLUMN
-from wordline.isa.hbm2_pim.crf import REGISTERS as GRF_REGISTERS
-from wordline.isa.instruction import Instr
+from wordline.isa.controller.control import CHANNEL_REGISTER
+from wordline.isa.declare import Engine
 from wordline.isa.program import Program, Stream
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
-from wordline.machines.hbm2_pim import Pim
-from wordline.sim.fault import Fault
-from wordline.sim.hbm2_pim.commands import ALL_BANK, CAUSES, PIM, IssuedCommand, PseudoChannelModel
-from wordline.sim.processor import Operands
+from wordline.sim.hbm2_pim.commands import CAUSES, IssuedCommand
+from wordline.sim.hbm2_pim.streams import ChannelRun, HostRun, Signals, StreamRun
 
 
 @dataclass(frozen=True)
@@ -51,15 +44,19 @@ class PseudoChannelTime:
 
 @dataclass(frozen=True)
 class ProgramTime:
-    """All pseudo-channels of a run, by channel."""
+    """All pseudo-channels of a run, by channel, and the host."""
 
     channels: Mapping[int, PseudoChannelTime]
     tck_ns: float
+    host_calls: int = 0
+    host_cycles: int = 0
+    """What the host-calls took, in cycles of the device's clock."""
+    host_end: int = 0
 
     @property
     def cycles(self) -> int:
-        """Of the slowest pseudo-channel."""
-        return max((channel.cycles for channel in self.channels.values()), default=0)
+        """Of the slowest pseudo-channel or the host, whichever ends last."""
+        return max(self.host_end, *(channel.cycles for channel in self.channels.values()), 0)
 
     @property
     def nanoseconds(self) -> float:
@@ -87,37 +84,74 @@ def time_program(
     refresh_phase: int = 0,
     trace: bool = False,
 ) -> ProgramTime:
-    """Time one submission of a program of channel streams.
+    """Time one submission of a program.
 
     Args:
         machine: of this generation.
         program: verified first.
-        memory: int32 words of the controller's memory from word 0 up; the rest is zero.
+        memory: int32 words of the controller's memory from word 0 up; the rest is zero. A stream sees its own stores.
         argument_base: word address of the argument block.
         refresh_phase: cycles of the first refresh interval that have passed when the submission starts.
         trace: keep every DRAM command.
 
     Raises:
         Fault: with stream, channel and instruction.
-        WordlineError: as :func:`wordline.isa.verify.verify_program`; "unsupported-generation" for other streams and
-            for streams that wait.
+        WordlineError: as :func:`wordline.isa.verify.verify_program`; "unsupported-generation" for link streams.
     """
     verify_program(program, machine)
     words = np.zeros(machine.command_processor.controller_memory_bytes // 4, np.int32)
     words[: len(memory)] = memory
-    channels: dict[int, PseudoChannelTime] = {}
+    signals = Signals()
+    runs: list[tuple[StreamRun, tuple[int, ...]]] = []
     for index, stream in enumerate(program.streams):
-        if stream.engine is not Engine.CHANNEL or any(instr.name == "WAIT" for instr in stream.instrs):
-            raise machine.unsupported("timing of vector and link streams, and of streams that wait")
-        operands = [Operands(instr) for instr in stream.instrs]
-        members = [c for c in range(stream.channel_mask.bit_length()) if stream.channel_mask >> c & 1]
-        alike = members if _reads_channel(stream) else members[:1]
-        for channel in alike:
-            run = _Run(machine, index, stream, operands, channel, words.copy(), argument_base, refresh_phase, trace)
-            channels[channel] = run.time()
-        for channel in members[len(alike) :]:
-            channels[channel] = channels[members[0]]
-    return ProgramTime(dict(sorted(channels.items())), machine.clock.tck_ns)
+        if stream.engine is Engine.LINK:
+            raise machine.unsupported("timing of link streams")
+        members = tuple(c for c in range(stream.channel_mask.bit_length()) if stream.channel_mask >> c & 1) or (0,)
+        signals.declare(stream, members)
+        groups = [(channel,) for channel in members] if _reads_channel(stream) else [members]
+        for group in groups:
+            if stream.engine is Engine.VECTOR:
+                runs.append((HostRun(machine, index, stream, group, words.copy(), argument_base, signals), group))
+            else:
+                channel_run = ChannelRun(
+                    machine, index, stream, group, words.copy(), argument_base, signals, refresh_phase, trace
+                )
+                runs.append((channel_run, group))
+    _run_all([run for run, _ in runs], signals)
+    channels: dict[int, PseudoChannelTime] = {}
+    calls = cycles = end = 0
+    for run, group in runs:
+        if isinstance(run, HostRun):
+            calls, cycles, end = run.calls, run.busy, run.clock
+        elif isinstance(run, ChannelRun):
+            channels.update(dict.fromkeys(group, _channel_time(run)))
+    return ProgramTime(dict(sorted(channels.items())), machine.clock.tck_ns, calls, cycles, end)
+
+
+def _channel_time(run: ChannelRun) -> PseudoChannelTime:
+    model = run.model
+    end = model.finish()
+    commands = dict(sorted(model.commands.items()))
+    charge = model.refresh_charge(end)
+    return PseudoChannelTime(end, charge, model.refreshes, dict(model.causes), commands, tuple(model.trace))
+
+
+def _run_all(runs: Sequence[StreamRun], signals: Signals) -> None:
+    """Each stream as far as its signals allow, again and again. Raises the fault "deadlock" if none can go on."""
+    unfinished = [(run, run.execute()) for run in runs]
+    while unfinished:
+        before = signals.raised
+        blocked = [(run, steps) for run, steps in unfinished if _blocks(steps)]
+        if len(blocked) == len(unfinished) and signals.raised == before:
+            raise blocked[0][0].fault("deadlock: every stream that has not ended waits for a signal")
+        unfinished = blocked
+
+
+def _blocks(steps: Iterator[None]) -> bool:
+    """Go on with a stream; whether it then waits for a signal, and has not ended."""
+    for _ in steps:
+        return True
+    return False
 
 
 def _reads_channel(stream: Stream) -> bool:
@@ -129,118 +163,3 @@ def _reads_channel(stream: Stream) -> bool:
         if not isinstance(word, dict)
         for register, _ in word.terms
     )
-
-
-class _Run:
-    """One stream on one pseudo-channel."""
-
-    def __init__(
-        self,
-        machine: Machine,
-        index: int,
-        stream: Stream,
-        operands: list[Operands],
-        channel: int,
-        memory: npt.NDArray[np.int32],
-        argument_base: int,
-        refresh_phase: int,
-        trace: bool,
-    ) -> None:
-        self._index, self._stream, self._operands, self._channel = index, stream, operands, channel
-        self._memory = memory
-        self._bounds = Bounds.of(machine)
-        self._reserved = machine.section("pim", Pim).reserved_row
-        self._model = PseudoChannelModel(machine, refresh_phase, trace)
-        self._position = 0
-        # What the semantics of scalar instructions use.
-        self.argument_base = argument_base
-        self.registers = [0] * REGISTERS
-        self.registers[CHANNEL_REGISTER] = channel
-        self.shared = [0] * machine.command_processor.shared_registers
-
-    def load_word(self, address: int) -> int:
-        check_range("controller memory word", address, 1, self._bounds.controller_words)
-        return int(self._memory[address])
-
-    def store_word(self, address: int, value: int) -> None:
-        check_range("controller memory word", address, 1, self._bounds.controller_words)
-        self._memory[address] = value
-
-    def time(self) -> PseudoChannelTime:
-        self._block(0, len(self._stream.instrs))
-        model = self._model
-        end = model.finish()
-        return PseudoChannelTime(
-            end,
-            model.refresh_charge(end),
-            model.refreshes,
-            dict(model.causes),
-            dict(sorted(model.commands.items())),
-            tuple(model.trace),
-        )
-
-    def _block(self, first: int, end: int) -> None:
-        self._position = first
-        while self._position < end:
-            at = self._position
-            operands = self._operands[at]
-            try:
-                values = operands.evaluate(self.registers)
-                if operands.declaration.name == "LOOP":
-                    self._model.slot()
-                    for trip in range(values.count):
-                        self.registers[values.rd] = trip
-                        self._block(at + 1, at + 1 + values.body)
-                    self._position = at + 1 + values.body
-                    continue
-                self._bounds.check(operands.declaration, vars(values))
-                self._instruction(self._stream.instrs[at], values)
-            except OperandError as error:
-                head = format_head(self._stream.instrs[at])
-                raise Fault(self._index, self._channel, at, str(error), head) from None
-            self._position = at + 1
-
-    def _instruction(self, instr: Instr, o: Any) -> None:
-        model, count = self._model, getattr(o, "count", 1)
-        if count <= 0:
-            model.slot()
-            return
-        match instr.name:
-            case "RD" | "WR":
-                model.columns(instr.name, o.bank, o.row, o.column, count, "column_access")
-            case "PIMRD":
-                self._need(instr.name, PIM)
-                model.columns("RD", o.parity, o.row, o.column, count, "mac")
-            case "PIMWR":
-                self._need(instr.name, PIM)
-                model.columns("WR", o.parity, o.row, o.column, count, "column_access")
-            case "WRCRF":
-                self._register(instr.name, o.parity, CRF_COLUMN + o.column, -(-len(o.program) // CRF_COLUMN_ENTRIES))
-            case "WRSRF":
-                self._register(instr.name, o.parity, SRF_COLUMN, 1)
-            case "WRGRF":
-                self._register(instr.name, o.parity, GRF_COLUMN + o.file * GRF_REGISTERS + o.first, count)
-            case "MODE":
-                model.set_mode(MODES[o.mode], o.parity)
-            case "ACT":
-                model.activate(o.bank, o.row)
-            case "PRE":
-                model.precharge(o.bank)
-            case "PREA":
-                model.precharge(None)
-            case "REF":
-                model.refresh(late=bool(o.when))
-            case _:
-                if instr.declaration.semantics is not None:
-                    instr.declaration.semantics(self, o)
-                model.slot()
-
-    def _register(self, name: str, parity: int, column: int, count: int) -> None:
-        self._need(name, ALL_BANK, PIM)
-        self._model.columns("WR", parity, self._reserved, column, count, "fill")
-
-    def _need(self, name: str, *modes: str) -> None:
-        if self._model.mode not in modes:
-            raise OperandError(
-                f"{name} needs {' or '.join(modes)} mode, the pseudo-channel is in {self._model.mode} mode"
-            )
