@@ -15,10 +15,11 @@ from wordline.compiler.choices import GemvShape
 from wordline.compiler.codegen import GeneratedProgram, generate
 from wordline.compiler.compiled import Compiled
 from wordline.compiler.gemv_plan import first_choice
-from wordline.compiler.kernel.ir import Address, Task
+from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels.hbm2_pim.elementwise import Operation, elementwise, plan_elementwise
-from wordline.compiler.kernels.hbm2_pim.gemv import gemv, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.gemv import plan_gemv
+from wordline.compiler.kernels.hbm2_pim.placement import generate_gemv
 from wordline.compiler.kernels.hbm2_pim.state import ChannelState
 from wordline.compiler.layout import place_weights
 from wordline.compiler.memory import plan_scratch
@@ -53,11 +54,7 @@ def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
 
 def block_gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
     """The same where blocks of two banks compute: each pseudo-channel's inputs in its scratch, partial sums there."""
-    plan = plan_gemv(machine, m, k)
-    x, y = ScratchBuffer("x", plan.input_bytes), ScratchBuffer("y", plan.result_bytes)
-    items = gemv(plan, ChannelState(), Address(x), Address(y))
-    task = Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", items, (x,), (y,))
-    return Benchmark(_generate(machine, [task], [x]), np.zeros(0, np.int32))
+    return Benchmark(generate_gemv(machine, plan_gemv(machine, m, k)), np.zeros(0, np.int32))
 
 
 def elementwise_program(machine: Machine, operation: Operation, elements: int) -> Benchmark:

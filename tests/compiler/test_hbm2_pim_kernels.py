@@ -15,6 +15,7 @@ from wordline.compiler.kernels.hbm2_pim.elementwise import (
     unpack_result,
 )
 from wordline.compiler.kernels.hbm2_pim.gemv import GemvPlan, combine, pack_input, pack_weights, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.placement import dispatch_gemv, stream_ns
 from wordline.compiler.kernels.hbm2_pim.state import ChannelState
 from wordline.errors import WordlineError
 from wordline.machines import Machine, load_machine
@@ -152,6 +153,36 @@ def test_the_crf_is_written_where_it_differs() -> None:
     assert [str(item).split()[0] for item in changed] == ["wrcrf", "mode"]
     assert "column=1" in str(changed[0])
     assert not ChannelState().single()
+
+
+def test_the_cheaper_place_is_chosen_and_both_costs_are_kept() -> None:
+    stacks = load_machine("hbm2-pim-4stacks")
+    large, small = dispatch_gemv(stacks, "mlp", 4096, 4096), dispatch_gemv(stacks, "kv", 192, 576)
+    assert (large.engine, small.engine) == ("banks", "host")
+    for decision, (m, k) in ((large, (4096, 4096)), (small, (192, 576))):
+        banks, host = decision.candidates
+        assert banks.cost_ns == pytest.approx(
+            time_program(stacks, gemv_program(stacks, [plan_gemv(stacks, m, k)])[0]).cycles
+            + 500
+            + m * (plan_gemv(stacks, m, k).input_groups - 1) / 1000
+        )
+        assert host.cost_ns == pytest.approx(500 + 2 * m * k / 1024 / (1 - 350 / 3900))
+        assert decision.runner_up is not decision.winner
+
+
+@pytest.mark.parametrize(
+    ("operand_bytes", "cycles"),
+    [
+        (2 * 4096 * 4096, 36082),  # gemv 4096x4096
+        (2 * 1024 * 1024, 2494),  # gemv 1024x1024
+        (3 * 2 * 1048576, 6651),  # add 1048576
+        (3 * 2 * 2097152, 13255),  # mul 2097152
+        (2 * 2 * 4194304, 17504),  # relu 4194304
+    ],
+)
+def test_the_host_streams_as_fast_as_published(operand_bytes: int, cycles: int) -> None:
+    """Rows ``nopim`` of tests/reference/hbm2-pim/kernel_cycles.csv; the small one has a fixed part that is not ours."""
+    assert stream_ns(load_machine("hbm2-pim-4stacks"), operand_bytes) == pytest.approx(cycles, rel=0.1)
 
 
 def test_shapes_that_are_refused() -> None:
