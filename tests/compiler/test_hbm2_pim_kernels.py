@@ -14,7 +14,7 @@ from wordline.compiler.kernels.hbm2_pim.elementwise import (
     plan_elementwise,
     unpack_result,
 )
-from wordline.compiler.kernels.hbm2_pim.gemv import GemvPlan, combine, pack_input, pack_weights, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.gemv import GemvPlan, Pass, combine, pack_input, pack_weights, plan_gemv
 from wordline.compiler.kernels.hbm2_pim.placement import dispatch_gemv, stream_ns
 from wordline.compiler.kernels.hbm2_pim.state import ChannelState
 from wordline.errors import WordlineError
@@ -33,41 +33,39 @@ def values(*shape: int) -> U16:
 
 
 def defined(plan: GemvPlan, weights: U16, x: U16) -> npt.NDArray[np.float32]:
-    """y by the definition: fp16 sums of each input group in the order of the banks, then fp32 over the groups."""
-    inputs = 8 * plan.tiles
+    """y by the definition: fp16 sums in the order of the banks, then fp32 over input groups and their parts."""
     y = np.zeros(plan.m, np.float32)
-    for group in range(plan.input_groups):
-        sums = None
-        for tile in range(plan.tiles):
-            # A narrow pass reads even banks first, which hold scalars 4 to 7 of every second tile.
-            order = np.arange(8)
-            flipped = np.roll(order, 4) if tile % 2 else order
-            w, v = (np.zeros((plan.m, 8), np.uint16), np.zeros(8, np.uint16))
-            begin = group * inputs + 8 * tile
-            part = weights[:, begin : begin + 8]
-            w[:, : part.shape[1]] = part
-            v[: part.shape[1]] = x[begin : begin + 8]
-            wide = np.array([outputs_files(plan, output) == 2 for output in range(plan.m)])
-            for step in range(8):
-                column = np.where(wide, order[step], flipped[step])
-                product = fp16.mul(w[np.arange(plan.m), column], v[column])
-                sums = product if sums is None else fp16.add(product, sums)
-        assert sums is not None
-        total = fp16.to_float(sums)
-        y = total if group == 0 else np.add(y, total, dtype=np.float32)
+    for output in range(plan.m):
+        own = output % plan.outputs
+        parts = [p for p in plan.passes if p.first <= own < p.first + p.files * plan.file_outputs]
+        total = None
+        for group in range(plan.input_groups):
+            for part in parts:
+                value = fp16.to_float(partial_sum(plan, part, weights[output], x, group * 8 * plan.tiles))
+                total = value if total is None else np.add(total, value, dtype=np.float32)
+        assert total is not None
+        y[output] = total
     return y
 
 
-def outputs_files(plan: GemvPlan, output: int) -> int:
-    """Whether the pass of an output is narrow (1) or wide (2)."""
-    own = output % plan.outputs
-    return next(part.files for part in reversed(plan.passes) if part.first <= own)
+def partial_sum(plan: GemvPlan, part: Pass, weights: U16, x: U16, begin: int) -> U16:
+    """One accumulator. A narrow pass reads even banks first, which hold scalars 4 to 7 of every second tile."""
+    total = None
+    for tile in range(part.tiles):
+        order = [4, 5, 6, 7, 0, 1, 2, 3] if part.files == 1 and tile % 2 else list(range(8))
+        for scalar in order:
+            at = begin + 8 * (part.first_tile + tile) + scalar
+            w, v = (weights[at], x[at]) if at < plan.k else (np.uint16(0), np.uint16(0))
+            product = fp16.mul(w, v)
+            total = product if total is None else fp16.add(product, total)
+    assert total is not None
+    return total
 
 
-def run_gemvs(machine: Machine, shapes: list[tuple[int, int]]) -> None:
+def run_gemvs(machine: Machine, shapes: list[tuple[int, int]], most: int = 256) -> list[GemvPlan]:
     plans, row = [], 0
     for m, k in shapes:
-        plans.append(plan_gemv(machine, m, k, row))
+        plans.append(plan_gemv(machine, m, k, row, most))
         row += plans[-1].rows
     program, offsets = gemv_program(machine, plans)
     device = ReferenceDevice(machine)
@@ -84,15 +82,26 @@ def run_gemvs(machine: Machine, shapes: list[tuple[int, int]]) -> None:
         got = combine(plan, partial)
         assert got.shape == (plan.m,)
         assert np.array_equal(got.view(np.uint32), defined(plan, weights, x).view(np.uint32))
+    return plans
 
 
 @pytest.mark.parametrize(
     "shape",
-    [(1, 1), (1024, 16), (1025, 24), (37, 70), (2048, 40), (3000, 33), (5000, 9)],
+    [(1, 1), (1024, 16), (1025, 24), (37, 70), (600, 40), (2100, 17), (4100, 9)],
     ids=lambda s: f"{s[0]}x{s[1]}",
 )
 def test_gemv_of_any_shape(shape: tuple[int, int]) -> None:
     run_gemvs(TWO, [shape])
+
+
+def test_accumulation_is_bounded() -> None:
+    (plan,) = run_gemvs(TWO, [(1030, 90)], 16)
+    assert plan.accumulation == 16
+    assert len(plan.passes) > 2
+    stacks = load_machine("hbm2-pim-stack")
+    assert plan_gemv(stacks, 49152, 576).accumulation <= 256
+    with pytest.raises(WordlineError, match="8 products or more"):
+        plan_gemv(stacks, 64, 64, max_accumulation=4)
 
 
 def test_gemvs_one_after_the_other() -> None:

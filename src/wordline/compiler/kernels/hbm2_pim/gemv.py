@@ -31,6 +31,8 @@ from wordline.machines.hbm2_pim import Pim, Timing
 from wordline.numerics import fp16
 
 TILE_INPUTS = 8
+MAX_ACCUMULATION = 256
+"""Most products that an fp16 accumulator sums, unless asked otherwise (docs/hbm2-pim.md, "Accuracy")."""
 U16 = npt.NDArray[np.uint16]
 BANK = ("EVEN_BANK", "ODD_BANK")
 FILE = ("GRF_A0", "GRF_B0")
@@ -38,12 +40,18 @@ FILE = ("GRF_A0", "GRF_B0")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Outputs ``first .. first + files * file_outputs`` of a pseudo-channel, weights from ``row`` up."""
+    """Outputs ``first .. first + files * file_outputs`` of a pseudo-channel over some of its tiles.
+
+    Weights lie from ``row`` up; ``result`` is the place of the first partial sum among those of the pseudo-channel.
+    """
 
     first: int
     files: int
+    first_tile: int
+    tiles: int
     row: int
     result_row: int
+    result: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,7 @@ class GemvPlan:
     @property
     def accumulation(self) -> int:
         """Products that an fp16 accumulator sums."""
-        return TILE_INPUTS * self.tiles
+        return TILE_INPUTS * max(part.tiles for part in self.passes)
 
     @property
     def result_bytes(self) -> int:
@@ -87,16 +95,32 @@ class GemvPlan:
         return 32 * self.tiles
 
 
-def plan_gemv(machine: Machine, m: int, k: int, first_row: int = 0) -> GemvPlan:
+def plan_gemv(
+    machine: Machine, m: int, k: int, first_row: int = 0, max_accumulation: int = MAX_ACCUMULATION
+) -> GemvPlan:
     """The spread over pseudo-channels that takes the fewest cycles by :func:`estimated_cycles`.
 
+    Args:
+        machine: whose pseudo-channels.
+        m, k: outputs and inputs.
+        first_row: the first row of every bank that may be used.
+        max_accumulation: most products that an fp16 accumulator sums; a pseudo-channel with more inputs reads out
+            partial sums of parts of them.
+
     Raises:
-        WordlineError: "bad-shape" for a size below 1, "capacity" if no spread fits the rows of a bank.
+        WordlineError: "bad-shape" for a size below 1 or a ``max_accumulation`` below one tile, "capacity" if no spread
+            fits the rows of a bank.
     """
     if m < 1 or k < 1:
         raise WordlineError("bad-shape", f"a matrix of {m} x {k} has no elements", remedy="give positive sizes")
+    if max_accumulation < TILE_INPUTS:
+        raise WordlineError(
+            "bad-shape", f"an accumulator sums {TILE_INPUTS} products or more, not {max_accumulation} at most"
+        )
     channels = machine.organisation.channels
-    plans = [_spread(machine, m, k, groups, first_row) for groups in range(1, channels + 1) if channels % groups == 0]
+    most = max_accumulation // TILE_INPUTS
+    splits = [groups for groups in range(1, channels + 1) if channels % groups == 0]
+    plans = [_spread(machine, m, k, groups, first_row, most) for groups in splits]
     fitting = [plan for plan in plans if first_row + plan.rows <= machine.section("pim", Pim).reserved_row]
     if not fitting:
         raise WordlineError(
@@ -108,20 +132,25 @@ def plan_gemv(machine: Machine, m: int, k: int, first_row: int = 0) -> GemvPlan:
     return min(fitting, key=lambda plan: estimated_cycles(machine, plan))
 
 
-def _spread(machine: Machine, m: int, k: int, output_groups: int, first_row: int) -> GemvPlan:
+def _spread(machine: Machine, m: int, k: int, output_groups: int, first_row: int, most_tiles: int) -> GemvPlan:
     organisation, pim = machine.organisation, machine.section("pim", Pim)
     blocks = organisation.banks // 2
     file_outputs = TILE_INPUTS * blocks * pim.lanes
     input_groups = organisation.channels // output_groups
     outputs = ceil_div(m, output_groups)
     tiles = ceil_div(ceil_div(k, input_groups), TILE_INPUTS)
-    rows = tiles + tiles % 2  # of a narrow pass: a tile is a row in banks of either parity
-    row, first = first_row + first_row % 2, 0
-    passes = []
+    parts = ceil_div(tiles, most_tiles)
+    row, first, result = first_row + first_row % 2, 0, 0
+    passes: list[Pass] = []
     while first < outputs:
         files = 2 if outputs - first > file_outputs else 1
-        passes.append(Pass(first, files, row, row + rows * files))
-        row += rows * files + 2
+        for number in range(parts):
+            begin, end = (tiles * at // parts for at in (number, number + 1))
+            # Of a narrow pass, a tile is a row in banks of either parity, and two tiles share two rows.
+            rows = (end - begin) * 2 if files == 2 else ceil_div(end - begin, 2) * 2
+            passes.append(Pass(first, files, begin, end - begin, row, row + rows, result))
+            row += rows + 2
+            result += files * file_outputs
         first += files * file_outputs
     return GemvPlan(
         m,
@@ -146,7 +175,7 @@ def estimated_cycles(machine: Machine, plan: GemvPlan) -> int:
     total = 0
     for part in plan.passes:
         columns = plan.columns * 2 * part.files
-        total += plan.tiles * ((columns - 1) * t.nCCDL + gap)
+        total += part.tiles * ((columns - 1) * t.nCCDL + gap)
         total += part.files * TILE_INPUTS * (t.nCCDL + plan.blocks * t.nCCDS)
     return total
 
@@ -172,7 +201,8 @@ def pack_weights(plan: GemvPlan, weights: npt.ArrayLike) -> U16:
             block[: given.shape[0], : given.shape[1]] = given
             # [file, register, block, lane, tile, scalar]
             shaped = block.reshape(part.files, TILE_INPUTS, plan.blocks, plan.lanes, plan.tiles, TILE_INPUTS)
-            for tile in range(plan.tiles):
+            shaped = shaped[..., part.first_tile : part.first_tile + part.tiles, :]
+            for tile in range(part.tiles):
                 for scalar in range(TILE_INPUTS):
                     for file in range(part.files):
                         row, parity = _place(part, tile, scalar, file)
@@ -206,17 +236,22 @@ def pack_input(plan: GemvPlan, x: npt.ArrayLike) -> U16:
 def combine(plan: GemvPlan, partial: npt.ArrayLike) -> npt.NDArray[np.float32]:
     """y, float32 [m], from the partial sums that the scratch holds (uint16 [channels, outputs...]).
 
-    The host adds the input groups in ascending order, rounding to float32.
+    The host adds the input groups, and the parts of each, in ascending order, rounding to float32.
     """
-    sums = fp16.to_float(partial).reshape(plan.output_groups, plan.input_groups, -1)[:, :, : plan.outputs]
-    groups = [sums[:, group] for group in range(plan.input_groups)]
-    total = reduce(lambda a, b: np.add(a, b, dtype=np.float32), groups)
-    flat: npt.NDArray[np.float32] = total.reshape(-1)[: plan.m]
+    sums = fp16.to_float(partial).reshape(plan.output_groups, plan.input_groups, -1)
+    chunks = []
+    for first in dict.fromkeys(part.first for part in plan.passes):
+        parts = [part for part in plan.passes if part.first == first]
+        places = [slice(part.result, part.result + part.files * plan.file_outputs) for part in parts]
+        terms = [sums[:, group, place] for group in range(plan.input_groups) for place in places]
+        chunks.append(reduce(lambda a, b: np.add(a, b, dtype=np.float32), terms))
+    flat: npt.NDArray[np.float32] = np.concatenate(chunks, axis=1)[:, : plan.outputs].reshape(-1)[: plan.m]
     return flat
 
 
-def crf_program(plan: GemvPlan, files: int) -> list[Instr]:
+def crf_program(part: Pass) -> list[Instr]:
     """The program of a pass: the first tile starts the sums, a loop adds the others, NOP lets them out."""
+    files = part.files
     targets = FILE if files == 2 else (FILE[0], FILE[0])
 
     def mac(parity: int) -> Instr:
@@ -234,11 +269,11 @@ def crf_program(plan: GemvPlan, files: int) -> list[Instr]:
             if starts:
                 program.append(operation("MUL", aam=1, dst=targets[parity], a=BANK[parity], b="SRF_M0"))
             burst(parity, 3 if starts else 4)
-    if plan.tiles > 1:
+    if part.tiles > 1:
         first = len(program)
         for _ in range(files):
             program += [mac(EVEN)] * 4 + [mac(ODD)] * 4
-        program.append(operation("JUMP", target=first, count=plan.tiles - 2))
+        program.append(operation("JUMP", target=first, count=part.tiles - 2))
     return [*program, operation("NOP", n=files * TILE_INPUTS - 1), operation("EXIT")]
 
 
@@ -249,26 +284,26 @@ def gemv(plan: GemvPlan, state: ChannelState, x: Address, y: Address) -> tuple[I
     """
     b = Builder()
     for part in plan.passes:
-        b.extend(state.start(crf_program(plan, part.files)))
+        b.extend(state.start(crf_program(part)))
         b.emit("ACT", bank=EVEN, row=part.row)
-        _tiles(b, plan, part, x)
+        _tiles(b, part, x + 32 * part.first_tile)
         _let_out(b, part)
     b.extend(state.single())
     for part in plan.passes:
-        _read(b, plan, part, y + 2 * part.first)
+        _read(b, plan, part, y + 2 * part.result)
     return b.take()
 
 
-def _tiles(b: Builder, plan: GemvPlan, part: Pass, x: Address) -> None:
+def _tiles(b: Builder, part: Pass, x: Address) -> None:
     if part.files == 2:
-        with b.loop(plan.tiles) as tile:
+        with b.loop(part.tiles) as tile:
             row = linear(part.row) + linear(tile) * 2
             b.extend([command("WRSRF", None, {"parity": ODD}, source=x + linear(tile) * 32)])
             for half in (0, 1):
                 _stream(b, EVEN, row + half, row + half)
                 _stream(b, ODD, row + half, row + half + 1)
         return
-    pairs, last = divmod(plan.tiles, 2)
+    pairs, last = divmod(part.tiles, 2)
     if pairs:
         with b.loop(pairs) as pair:
             row = linear(part.row) + linear(pair) * 2
