@@ -36,4 +36,10 @@ def test_limits_and_devices_know_every_machine(machine: str, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "4096x4096" in out
     assert f"sim:{machine}" in out
-    assert "not yet: no driver implements this generation" in out
+    assert "not yet: this driver lacks the generation" in out
+
+
+@pytest.mark.parametrize("machine", OTHERS)
+def test_the_reference_device_works_for_every_machine(machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", f"reference:{machine}?set=organisation.channels=2"]) == 0
+    assert "DRAM: written and read back" in capsys.readouterr().out

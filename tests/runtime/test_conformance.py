@@ -16,13 +16,23 @@ from wordline.runtime.device_interface import Capability, Completion, ErrorCode,
 from wordline.runtime.driver import driver
 from wordline.runtime.ring import ENTRIES, DeviceInterface, Ring
 
-MACHINE = load_machine("gddr6-aim-chip")
-IMAGE = counting_program(MACHINE).to_bytes()
+#: Two channels with rows of 2 KiB a bank, of every generation.
+MACHINES = {
+    "gddr6-aim": load_machine("gddr6-aim-chip"),
+    "hbm2-pim": load_machine("hbm2-pim-stack", {"organisation.channels": 2, "organisation.columns": 64}),
+}
 CONNECT: dict[str, Callable[[Machine], DeviceInterface]] = {
     "sim": driver("sim").connect,
     "null": driver("null").connect,
+    "reference": driver("reference").connect,
     "python": PythonSim,
 }
+DEVICES = [
+    f"{name}:{generation}"
+    for name in CONNECT
+    for generation, machine in MACHINES.items()
+    if machine.has_native or name == "reference"
+]
 BOTH = ExecuteFlag.FUNCTIONAL | ExecuteFlag.TIMING
 
 
@@ -30,8 +40,11 @@ class Bench:
     """A device with one host window of 256 KiB."""
 
     def __init__(self, name: str) -> None:
-        self.device = CONNECT[name](MACHINE)
-        self.ring = Ring(self.device, MACHINE)
+        connect, _, generation = name.partition(":")
+        self.machine = MACHINES[generation]
+        self.image = counting_program(self.machine).to_bytes()
+        self.device = CONNECT[connect](self.machine)
+        self.ring = Ring(self.device, self.machine)
         self.host = np.zeros(1 << 18, np.uint8)
         self.address = self.device.map_host(self.host)
 
@@ -47,11 +60,11 @@ class Bench:
         return completion
 
     def load(self, slot: int = 0) -> None:
-        self.host[: len(IMAGE)] = np.frombuffer(IMAGE, np.uint8)
-        assert self.ask(Opcode.LOAD_PROGRAM, self.address, len(IMAGE), slot).status == ErrorCode.OK
+        self.host[: len(self.image)] = np.frombuffer(self.image, np.uint8)
+        assert self.ask(Opcode.LOAD_PROGRAM, self.address, len(self.image), slot).status == ErrorCode.OK
 
 
-@pytest.fixture(params=list(CONNECT))
+@pytest.fixture(params=DEVICES)
 def bench(request: pytest.FixtureRequest) -> Bench:
     return Bench(request.param)
 
@@ -59,8 +72,8 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 def test_discovery(bench: Bench) -> None:
     read = bench.device.mmio_read
     assert read(Register.CHANNELS) == 2
-    assert read(Register.ROWS) == MACHINE.organisation.rows
-    assert read(Register.CMEM_WORDS) == MACHINE.command_processor.controller_memory_bytes // 4
+    assert read(Register.ROWS) == bench.machine.organisation.rows
+    assert read(Register.CMEM_WORDS) == bench.machine.command_processor.controller_memory_bytes // 4
     assert read(Register.STATUS) == Status.READY
     assert Capability.TIMING in bench.ring.capabilities
 
@@ -94,7 +107,7 @@ def test_words_come_back(bench: Bench) -> None:
 
 
 def test_rows_come_back_and_are_zeroed(bench: Bench) -> None:
-    size = MACHINE.organisation.device_row_bytes
+    size = bench.machine.organisation.device_row_bytes
     data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
     bench.host[:size] = data
     assert bench.ask(Opcode.BANK_WRITE, bench.address, 9, 1).status == ErrorCode.OK
@@ -158,7 +171,7 @@ def test_wrong_descriptors_get_the_same_answer(bench: Bench, operands: tuple[int
 
 def test_a_loaded_slot_is_taken_until_it_is_unloaded(bench: Bench) -> None:
     bench.load()
-    assert bench.ask(Opcode.LOAD_PROGRAM, bench.address, len(IMAGE), 0).status == ErrorCode.BAD_SLOT
+    assert bench.ask(Opcode.LOAD_PROGRAM, bench.address, len(bench.image), 0).status == ErrorCode.BAD_SLOT
     assert bench.ask(Opcode.UNLOAD_PROGRAM, 0).status == ErrorCode.OK
     bench.load()
 
@@ -190,7 +203,7 @@ def test_reset_forgets_programs_and_words(bench: Bench) -> None:
 def test_random_descriptors_get_the_same_answers(commands: list[tuple[int, list[int], bool]]) -> None:
     """Whatever is asked, native and Python devices agree on the error code, and nothing breaks."""
     answers = []
-    for name in ("sim", "python"):
+    for name in ("sim:gddr6-aim", "python:gddr6-aim"):
         bench = Bench(name)
         got = []
         for opcode, operands, use_host in commands:

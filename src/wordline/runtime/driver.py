@@ -14,7 +14,7 @@ from wordline.runtime.ring import DeviceInterface
 from wordline.runtime.specification import DeviceSpec, parse_device
 
 #: Name in device strings -> module, imported when the driver is used.
-DRIVERS = {"sim": "wordline.runtime.drivers.sim", "null": "wordline.runtime.drivers.null"}
+DRIVERS = {name: f"wordline.runtime.drivers.{name}" for name in ("sim", "null", "reference")}
 
 
 class Driver(Protocol):
@@ -61,13 +61,18 @@ def open_device(device: str | DeviceSpec) -> Device:
     return Device(device, driver(device.driver).connect(device.machine))
 
 
+def _implements(name: str, machine: Machine) -> bool:
+    """Whether a driver has the machine's generation: the native ones may not."""
+    return machine.has_native or name == "reference"
+
+
 def list_devices() -> list[DeviceInfo]:
     """Every driver with every machine that comes with wordline."""
     machines = [load_machine(name) for name in list_machines()]
     return [
         DeviceInfo(
             str(DeviceSpec(name, machine)),
-            driver(name).DESCRIPTION if machine.has_native else "not yet: no driver implements this generation",
+            driver(name).DESCRIPTION if _implements(name, machine) else "not yet: this driver lacks the generation",
             machine,
         )
         for name in DRIVERS

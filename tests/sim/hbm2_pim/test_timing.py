@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.published_kernels import published_elementwise, published_gemv
 from tests.support.ticking_pseudo_channel import TickingPseudoChannel
-from wordline.errors import WordlineError
 from wordline.isa import instruction_set
 from wordline.isa.affine import affine
 from wordline.isa.assemble import assemble
@@ -113,10 +112,17 @@ def test_faults_name_the_place() -> None:
     assert caught.value.instruction == 1
 
 
-def test_link_streams_are_not_timed_yet() -> None:
-    with pytest.raises(WordlineError) as caught:
-        time_program(load_machine("hbm2-pim-stack"), assemble(ISA, "stream link\nXOUT"))
-    assert caught.value.code == "unsupported-generation"
+def test_transfers_are_copies_in_host_memory() -> None:
+    text = """
+        stream channel mask=0x1
+        RD row=1 count=4 target=0
+        SIGNAL signal=0
+        stream link
+        WAIT signal=0 value=1
+        XOUT slot=0 blocks=1 bytes=128
+    """
+    time = time_program(load_machine("hbm2-pim-stack"), assemble(ISA, text))
+    assert (time.host_calls, time.host_end) == (0, 14 + 12 + 22 + 10 + 1)
 
 
 PASSES = """

@@ -236,7 +236,29 @@ class ChannelRun(StreamRun):
             raise OperandError(f"{name} needs {' or '.join(modes)} mode, the pseudo-channel is in {found} mode")
 
 
-class HostRun(StreamRun):
+class HostSideRun(StreamRun):
+    """A stream on the host, whose own instructions take no device time.
+
+    As it is, the link stream: scratch is the host's memory, so its transfers are copies within that memory.
+    """
+
+    clock = 0
+
+    def slot(self) -> None:
+        pass
+
+    def wait(self, cycle: int, engine: Engine) -> None:
+        self.clock = max(self.clock, cycle)
+
+    def settled(self) -> int:
+        return self.clock
+
+    def instruction(self, instr: Instr, o: Any) -> None:
+        if instr.declaration.timing == "scalar":
+            self.scalar(instr, o)
+
+
+class HostRun(HostSideRun):
     """The vector stream on the host: passes between two waits are one host-call (decision 0007).
 
     A call takes one round trip, and the arithmetic of its passes at the host's declared rate.
@@ -257,12 +279,8 @@ class HostRun(StreamRun):
         self._round_trip = ceil(host.call_latency_ns / tck)
         self._operations_a_cycle = host.gflop_per_s * tck
         self._in_call = False
-        self.clock = 0
         self.calls = 0
         self.busy = 0
-
-    def slot(self) -> None:
-        """The host's own instructions take no device time."""
 
     def wait(self, cycle: int, engine: Engine) -> None:
         # What the host knows already does not end a call.
@@ -270,12 +288,9 @@ class HostRun(StreamRun):
             self.clock = cycle
             self._in_call = False
 
-    def settled(self) -> int:
-        return self.clock
-
     def instruction(self, instr: Instr, o: Any) -> None:
         if instr.name != "VPASS":
-            self.scalar(instr, o)
+            super().instruction(instr, o)
             return
         cycles = 0
         if not self._in_call:

@@ -2,8 +2,7 @@
 
 Event-driven: each command issues at the earliest cycle that all its constraints allow, a burst advances in closed form
 up to the next due refresh, and channels with the same stream are timed once unless the stream reads its channel number.
-Streams meet at signals; the host runs the vector stream. Timing never depends on tensor values. Link streams are not
-timed yet.
+Streams meet at signals; the host runs the vector and the link stream. Timing never depends on tensor values.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from wordline.isa.program import Program, Stream
 from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.sim.hbm2_pim.commands import CAUSES, IssuedCommand
-from wordline.sim.hbm2_pim.streams import ChannelRun, HostRun, Signals, StreamRun
+from wordline.sim.hbm2_pim.streams import ChannelRun, HostRun, HostSideRun, Signals, StreamRun
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def time_program(
 
     Raises:
         Fault: with stream, channel and instruction.
-        WordlineError: as :func:`wordline.isa.verify.verify_program`; "unsupported-generation" for link streams.
+        WordlineError: as :func:`wordline.isa.verify.verify_program`.
     """
     verify_program(program, machine)
     words = np.zeros(machine.command_processor.controller_memory_bytes // 4, np.int32)
@@ -104,14 +103,13 @@ def time_program(
     signals = Signals()
     runs: list[tuple[StreamRun, tuple[int, ...]]] = []
     for index, stream in enumerate(program.streams):
-        if stream.engine is Engine.LINK:
-            raise machine.unsupported("timing of link streams")
         members = tuple(c for c in range(stream.channel_mask.bit_length()) if stream.channel_mask >> c & 1) or (0,)
         signals.declare(stream, members)
         groups = [(channel,) for channel in members] if _reads_channel(stream) else [members]
         for group in groups:
-            if stream.engine is Engine.VECTOR:
-                runs.append((HostRun(machine, index, stream, group, words.copy(), argument_base, signals), group))
+            if stream.engine is not Engine.CHANNEL:
+                kind = HostRun if stream.engine is Engine.VECTOR else HostSideRun
+                runs.append((kind(machine, index, stream, group, words.copy(), argument_base, signals), group))
             else:
                 channel_run = ChannelRun(
                     machine, index, stream, group, words.copy(), argument_base, signals, refresh_phase, trace
@@ -121,8 +119,10 @@ def time_program(
     channels: dict[int, PseudoChannelTime] = {}
     calls = cycles = end = 0
     for run, group in runs:
+        if isinstance(run, HostSideRun):
+            end = max(end, run.clock)
         if isinstance(run, HostRun):
-            calls, cycles, end = run.calls, run.busy, run.clock
+            calls, cycles = run.calls, run.busy
         elif isinstance(run, ChannelRun):
             channels.update(dict.fromkeys(group, _channel_time(run)))
     return ProgramTime(dict(sorted(channels.items())), machine.clock.tck_ns, calls, cycles, end)
