@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,9 +15,10 @@ from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels import attention
 from wordline.compiler.kernels.attention.append import append as write_only
-from wordline.compiler.layout import place_kv
+from wordline.compiler.layout import KVLayout, page_numbers, place_kv
 from wordline.isa.declare import Engine
 from wordline.machines import load_machine
+from wordline.numerics.formats import f32_to_bf16_bits
 from wordline.sim.reference import ReferenceDevice
 
 CHIP = load_machine("gddr6-aim-chip")
@@ -70,6 +74,73 @@ def test_any_choice(groups: int, cuts: tuple[Cuts, Cuts]) -> None:
     machine = FOUR
     assert attention.illegal_groups(machine, HeadShape(4, 2, 64, 2100), groups) is None
     _run(machine, AttentionChoice(groups, *cuts), 4, 2, 64, None, [0, 255, 256, 600])
+
+
+@pytest.mark.parametrize("cuts", [((16,), (16,)), ((4, 16), (9, 16))])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_query_by_query(groups: int, cuts: tuple[Cuts, Cuts]) -> None:
+    """The last round's query heads one after the other, the last of them in parts of the pages."""
+    _run(FOUR, AttentionChoice(groups, *cuts, query_by_query=True), 4, 3, 64, None, [0, 255, 256, 600])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"query_by_query": False, "weigh_cuts": (6, 12, 16)}, {"groups": 4, "weigh_cuts": (5, 10, 16)}],
+    ids=str,
+)
+def test_long_contexts_of_grouped_queries_on_many_channels(change: dict[str, Any]) -> None:
+    """Several pages in every channel, so that parts of the pages are many; the cache is written by its layout."""
+    kv_heads, group, head_dim, position, layer = 8, 4, 128, 4227, 1
+    first = attention.first_choice(CARD, HeadShape(kv_heads, group, head_dim, position + 1))
+    assert first.cut
+    assert first.query_by_query
+    choice = replace(first, **change)
+    kv = place_kv(CARD, 2, kv_heads, head_dim, position + 1, groups=choice.groups)
+    shape = attention.AttentionShape(kv, layer, group, head_dim**-0.5, None)
+    rng = np.random.default_rng(5)
+    q = bf16(rng.standard_normal((kv_heads * group, head_dim)).astype(np.float32))
+    k, v = (bf16(rng.standard_normal((position + 1, kv_heads, head_dim)).astype(np.float32)) for _ in range(2))
+    k[:, :, 0] += np.linspace(0, 4, position + 1)[:, None]  # attention is uneven, so that every part counts
+    k, v = bf16(k), bf16(v)
+    _, built, tensors, out = _programs(CARD, shape, choice, kv_heads, group, head_dim, False)
+    device = ReferenceDevice(CARD)
+    rows = FIRST_ROW + kv.rows_per_page * page_numbers(kv)
+    device.cmem_write(TABLE, rows.astype(np.int32))
+    cache = cached(kv, layer, k[:position], v[:position], rows)
+    device.bank_write(0, len(cache), cache)
+    arguments = np.zeros(ARGUMENT_WORDS, np.int32)
+    arguments[1], arguments[3] = position, TABLE
+    device.cmem_write(0, arguments)
+    for tensor, values in zip(tensors, (q, k[position], v[position]), strict=True):
+        put_everywhere(device, built, tensor, values)
+    device.execute(device.load_program(built.generated.program), seed=3)
+    got = get(device, built, out).reshape(q.shape)
+    want = attend(q, k, v, shape.scale, None)
+    np.testing.assert_allclose(got, want, atol=0.02 * float(np.abs(want).max()), rtol=0)
+
+
+def cached(kv: KVLayout, layer: int, k: np.ndarray, v: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The rows of the banks from 0 up, [row, channel, bank, column, lane], with K and V [tokens, KV heads, head size]
+    in their pages, each at the row that its word of the page table says.
+    """
+    image = np.zeros((rows.max() + kv.rows_per_page, kv.channels, kv.banks, kv.row_columns, kv.lanes), np.uint16)
+    token, dim = np.meshgrid(np.arange(kv.page_tokens), np.arange(kv.head_dim), indexing="ij")
+    key_column = token // kv.banks * kv.head_columns + dim // kv.lanes
+    value_column = dim // kv.banks * kv.token_columns + token // kv.lanes
+    for head in range(kv.kv_heads):
+        for page in range(-(-len(k) // kv.page_tokens)):
+            member = (page + head // kv.groups) % kv.spread
+            row = rows[kv.entry(layer, head) + page // kv.spread * kv.spread + member]
+            channel = (page * kv.groups + head) % kv.channels
+            here = slice(page * kv.page_tokens, (page + 1) * kv.page_tokens)
+            keys = (row + key_column // kv.row_columns, token % kv.banks, key_column % kv.row_columns, dim % kv.lanes)
+            below = row + kv.rows_per_side + value_column // kv.row_columns
+            values = (below, dim % kv.banks, value_column % kv.row_columns, token % kv.lanes)
+            for (at, bank, column, lane), tensor in ((keys, k), (values, v)):
+                bits = f32_to_bf16_bits(tensor[here, head])
+                n = len(bits)
+                image[at[:n], channel, bank[:n], column[:n], lane[:n]] = bits
+    return image
 
 
 @pytest.mark.parametrize(

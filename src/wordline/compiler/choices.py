@@ -112,11 +112,14 @@ class AttentionChoice:
         score_cuts: parts of the pages in the first round's scores, after each of which the vector unit may begin.
         weigh_cuts: parts of the pages in the last round's weighing, each of which begins when the vector unit has the
             probabilities; not divided if accumulators cannot be kept from one part to the next.
+        query_by_query: the last round is weighed one query head of each KV head after the other, instead of in parts:
+            the vector unit has fewer passes and adds up one head while the banks weigh the next, which opens rows anew.
     """
 
     groups: int
     score_cuts: Cuts = WHOLE
     weigh_cuts: Cuts = WHOLE
+    query_by_query: bool = False
 
     @property
     def cut(self) -> bool:
@@ -127,7 +130,8 @@ class AttentionChoice:
         def told(cuts: Cuts) -> str:
             return "whole" if cuts == WHOLE else "/".join(map(str, cuts))
 
-        return f"{self.groups} channel groups, scores {told(self.score_cuts)}, weighing {told(self.weigh_cuts)}"
+        weighing = "query by query" if self.query_by_query else told(self.weigh_cuts)
+        return f"{self.groups} channel groups, scores {told(self.score_cuts)}, weighing {weighing}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wordline.compiler.arguments import PAGE_TABLE
 from wordline.compiler.choices import WHOLE, Cuts
 from wordline.compiler.integers import floor_log2
-from wordline.compiler.kernel.builder import CHANNEL, Builder, turn_row
+from wordline.compiler.kernel.builder import CHANNEL, LATE, Builder, turn_row
 from wordline.compiler.kernel.ir import command
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
 from wordline.compiler.kernels.attention.shape import (
@@ -31,12 +31,14 @@ class Stretch:
         cuts: how the pages are divided.
         part: which part.
         first_row: the DRAM row of a page, from its first one, that the task reads first.
+        query: the one query head of the KV head that is meant; None: all.
     """
 
     round: int
     cuts: Cuts = WHOLE
     part: int = 0
     first_row: int = 0
+    query: int | None = None
 
     @property
     def begins(self) -> bool:
@@ -103,14 +105,17 @@ class Pages:
 class Walk:
     """The loop over the pages of a stretch.
 
+    ``late``: refreshes between pages are put off as long as they may be, not paid ahead.
+
     Attributes:
         first: local number of the first page.
         count: how many there are; not positive if there are none.
         row: register with the first DRAM row of the current page.
     """
 
-    def __init__(self, pages: Pages, stretch: Stretch, following: Stretch | None) -> None:
+    def __init__(self, pages: Pages, stretch: Stretch, following: Stretch | None, *, late: bool = False) -> None:
         self.pages, self.stretch, self.following = pages, stretch, following
+        self.refresh = command("REF", None, {"when": LATE}) if late else command("REF")
         b = pages.b
         self.first = bound(b, pages.turns, stretch.cuts, stretch.part)
         local = pages.local(stretch.round)
@@ -137,11 +142,11 @@ class Walk:
         address = self.pages.address(self.stretch.round, page + 1)
         if ahead is None:
             with b.loop(more):
-                b.extend((command("PREA"), command("REF"), command("LDM", self.row, None, address=address)))
+                b.extend((command("PREA"), self.refresh, command("LDM", self.row, None, address=address)))
                 b.emit("ACT16", row=linear(self.row) + self.stretch.first_row)
             return
         last = b.calc("SUB", 1, more, "last")
-        b.extend((command("PREA"), command("REF")))
+        b.extend((command("PREA"), self.refresh))
         with b.loop(more):
             b.extend([command("LDM", self.row, None, address=address)])
         with b.loop(last):

@@ -44,6 +44,10 @@ class AttentionShape:
         """Scores of one query head in one channel, at full context."""
         return self.kv.pages_per_channel * self.page_bytes
 
+    def queries(self, one: int | None) -> range:
+        """Query heads of a KV head: one of them, or all."""
+        return range(self.group) if one is None else range(one, one + 1)
+
     def entries(self, round_: int) -> int:
         """Page-table index of the layer's first KV head of a round."""
         return self.kv.entry(self.layer, round_ * self.kv.groups)
@@ -122,7 +126,11 @@ def first_choice(machine: Machine, heads: HeadShape) -> AttentionChoice:
         groups *= 2
     if share <= VECTOR_BOUND:
         return AttentionChoice(groups)
-    return AttentionChoice(groups, *(ONE_ROUND if heads.kv_heads == groups else ROUNDS))
+    if heads.kv_heads > groups:
+        return AttentionChoice(groups, *ROUNDS)
+    if heads.group > 1 and machine.organisation.channels // groups <= machine.vector_unit.max_operands:
+        return AttentionChoice(groups, ONE_ROUND[0], query_by_query=True)
+    return AttentionChoice(groups, *ONE_ROUND)
 
 
 def illegal_groups(machine: Machine, heads: HeadShape, groups: int) -> Illegal | None:

@@ -10,6 +10,7 @@ from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.ir import Item
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, Linear, SharedRegister, linear
+from wordline.compiler.kernels.attention.pages import Stretch
 from wordline.compiler.kernels.attention.shape import (
     ELEMENT_BYTES,
     AttentionShape,
@@ -55,12 +56,14 @@ class _Tokens:
             before = b.calc("MUL", start, kv.spread * kv.page_tokens, "before")
             self.high, self.low = self.high - before, self.low - before
 
-    def heads(self, round_: int) -> Iterator[tuple[int, int, Linear]]:
-        """(channel group, query head of the group, offset of its scores) of every query head of a round."""
+    def heads(self, round_: int, one: int | None = None) -> Iterator[tuple[int, int, Linear]]:
+        """(channel group, query head of the group, offset of its scores) of every query head of a round, or of one of
+        each KV head.
+        """
         kv = self.shape.kv
         for group in range(kv.groups):
             channel = (round_ * kv.groups + group) % kv.channels
-            for query in range(self.shape.group):
+            for query in self.shape.queries(one):
                 place = channel * self.machine.scratch.bytes_per_channel + query * self.shape.score_bytes
                 yield group, query, self.start * self.shape.page_bytes + place
 
@@ -96,21 +99,19 @@ def maxima(
 def exponentials(
     machine: Machine,
     shape: AttentionShape,
-    round_: int,
-    cuts: Cuts,
-    part: int,
+    stretch: Stretch,
     scores: ScratchBuffer,
     largest: Registers,
     sums: Registers,
 ) -> tuple[Item, ...]:
     """Body of the vector task: scores of a part of the pages to unnormalised probabilities exp(scale * (s - max)) in
-    place (bf16).
+    place (bf16), of one query head of each KV head or of all.
 
     A sum is of the rounded probabilities, so that they and their sum agree. Tokens outside the window or after the
-    position become 0. The first query head is done whole with the first part: the register of its maximum then serves
-    the sums of the other heads' parts.
+    position become 0. The very first query head is done whole, with the first part: the register of its maximum then
+    serves the sums of the other heads' parts.
     """
-    b = Builder()
+    b, round_, cuts, part, one = Builder(), stretch.round, stretch.cuts, stretch.part, stretch.query
     tokens = _Tokens(machine, b, shape, cuts, part)
     spare = largest[0][0]
 
@@ -122,12 +123,12 @@ def exponentials(
         step.reduce("sum", probability, total)
         b.passes(step.build())
 
-    if part == 0 and cuts != WHOLE:
+    if part == 0 and cuts != WHOLE and not one:
         whole = _Tokens(machine, b, shape, WHOLE, 0)
         _, _, offset = next(whole.heads(round_))
         exponential(whole, offset, spare, sums[0][0])
     with b.loop(1 if part == 0 else b.calc("MIN", tokens.turns, 1, "any")):
-        for group, query, offset in tokens.heads(round_):
+        for group, query, offset in tokens.heads(round_, one):
             total = sums[group][query]
             if part == 0 and (cuts == WHOLE or largest[group][query] != spare):
                 exponential(tokens, offset, largest[group][query], total)
@@ -167,8 +168,11 @@ def merge(
     partial: ScratchBuffer,
     sums: Registers,
     out: ScratchTensor,
+    one: int | None,
 ) -> tuple[Item, ...]:
     """Body of the vector task: the channels' parts added and divided by the sum, bf16 to every channel in ``out``.
+
+    Of one query head of each KV head only where one pass adds all channels.
 
     With few channels one pass adds all. Otherwise only the channels that hold a page are added, as many a pass as it
     has operands, onto a float32 vector behind the parts.
@@ -185,7 +189,8 @@ def merge(
         keep = first + shape.group * shape.head_bytes
         if channels is not None:
             _accumulate(machine, b, shape, partial, first, keep, channels)
-        for query, total in enumerate(sums[group]):
+        for query in shape.queries(one):
+            total = sums[group][query]
             parts: list[Part] = [(partial, keep + query * kv.head_dim * 4, "f32")]
             if channels is None:
                 places = [(head + member * kv.groups) % kv.channels for member in range(kv.spread)]

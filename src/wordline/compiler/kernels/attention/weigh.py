@@ -29,15 +29,16 @@ def weigh(
     partial: ScratchBuffer,
     zeros: ScratchBuffer,
     value: ScratchTensor | None,
+    late: bool,
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    """(prologue, body): this channel's part of P V over a stretch, for the query heads of its KV head.
+    """(prologue, body): this channel's part of P V over a stretch, for its query heads of the KV head.
 
     ``partial``: bf16 [group, head_dim], read out after the last part of the pages. A channel without a page of the head
     delivers zeros where all channels' parts are added, and nothing where only those with pages are. ``following``: the
     stretch whose first row this one opens at its end. ``value``: the step's V, which is written into its page on the
-    way.
+    way. ``late``: refreshes are put off.
     """
-    return _Weigh(machine, shape, stretch, following, scores, partial, zeros, value).code()
+    return _Weigh(machine, shape, stretch, following, scores, partial, zeros, value, late).code()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,31 +53,31 @@ class _Turn:
         return len(self.queries) * len(self.parts)
 
 
-def _turns(machine: Machine, shape: AttentionShape) -> list[_Turn]:
+def _turns(machine: Machine, shape: AttentionShape, queries: range) -> list[_Turn]:
     """As many query heads at once as buffer and accumulators hold; a head that needs more than all is cut by parts."""
     kv = shape.kv
     parts, accumulators = kv.head_dim // kv.banks, machine.bank_unit.accumulators
-    at_once = min(accumulators // parts, machine.buffer.columns // kv.token_columns, shape.group)
+    at_once = min(accumulators // parts, machine.buffer.columns // kv.token_columns, len(queries))
     if at_once:
         return [
-            _Turn(range(first, min(first + at_once, shape.group)), range(parts))
-            for first in range(0, shape.group, at_once)
+            _Turn(range(first, min(first + at_once, queries.stop)), range(parts))
+            for first in range(queries.start, queries.stop, at_once)
         ]
     return [
         _Turn(range(query, query + 1), range(first, min(first + accumulators, parts)))
-        for query in range(shape.group)
+        for query in queries
         for first in range(0, parts, accumulators)
     ]
 
 
 def single_run(machine: Machine, shape: AttentionShape) -> bool:
     """One run over the pages computes everything, so that accumulators may be kept from one part to the next."""
-    return len(_turns(machine, shape)) == 1
+    return len(_turns(machine, shape, shape.queries(None))) == 1
 
 
 def first_value_row(machine: Machine, shape: AttentionShape) -> int:
     """The row of a page that :func:`weigh` reads first."""
-    return _first_row(shape, _turns(machine, shape)[0])
+    return _first_row(shape, _turns(machine, shape, shape.queries(None))[0])
 
 
 def _first_row(shape: AttentionShape, turn: _Turn) -> int:
@@ -95,10 +96,11 @@ class _Weigh:
         partial: ScratchBuffer,
         zeros: ScratchBuffer,
         value: ScratchTensor | None,
+        late: bool,
     ) -> None:
         self.b, self.shape, self.scores, self.partial, self.zeros = Builder(), shape, scores, partial, zeros
-        self.stretch, self.following, self.value = stretch, following, value
-        self.turns = _turns(machine, shape)
+        self.stretch, self.following, self.value, self.late = stretch, following, value, late
+        self.turns = _turns(machine, shape, shape.queries(stretch.query))
         self.buffer_columns = machine.buffer.columns
         # Token columns whose probabilities are in the buffer at once: a page's, unless the buffer is smaller.
         self.chunk = min(shape.kv.token_columns, machine.buffer.columns)
@@ -129,7 +131,8 @@ class _Weigh:
             return replace(self.stretch, first_row=_first_row(self.shape, self.turns[number]))
 
         last = number == len(self.turns) - 1
-        return Walk(self.pages, stretch(number), self.following if last else stretch(number + 1))
+        following = self.following if last else stretch(number + 1)
+        return Walk(self.pages, stretch(number), following, late=self.late)
 
     def _zero(self, turn: _Turn) -> None:
         self.b.emit("WRMAC16", accumulator=0, count=turn.accumulators, source=Address(self.zeros))
