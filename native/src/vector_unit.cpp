@@ -104,6 +104,8 @@ void VectorUnit::load(const PassCommand& pass, std::size_t operand, std::int64_t
                 case isa::Dtype::i32:
                     kernels_.widen_i32(reinterpret_cast<const std::int32_t*>(from), out, length);
                     break;
+                case isa::Dtype::f16:
+                    break;  // refused when the program is loaded
             }
         } else {
             for (std::size_t e = 0; e < length; ++e, address = walk.next(address)) {
@@ -117,6 +119,8 @@ void VectorUnit::load(const PassCommand& pass, std::size_t operand, std::int64_t
                     case isa::Dtype::i32:
                         out[e] = static_cast<float>(read<std::int32_t>(scratch_ + address));
                         break;
+                    case isa::Dtype::f16:
+                        break;  // refused when the program is loaded
                 }
             }
         }

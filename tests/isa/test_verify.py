@@ -99,7 +99,7 @@ def test_what_is_accepted(body: str) -> None:
         ("result base=0 dtype=3 value=x0", "bad-pass", "a pass stores bf16 or f32"),
         ("result base=0 value=t1", "bad-pass", "the result uses value 13"),
         ("result base=0 channels=0x4 value=t0", "bad-pass", "channels that the machine does not have"),
-        ("operands base=0 dtype=3", "bad-pass", "operands[1] has an unknown element format"),
+        ("operands base=0 dtype=3", "bad-pass", "operands[1] has an element format that the machine lacks"),
         ("scalars kind=register_i32 value=32", "bad-register", "scalars[1] reads r32"),
         ("scalars kind=shared_f32 value=64", "bad-register", "shared register 64"),
         ("reductions kind=3 value=t0", "bad-pass", "reductions[0] is unknown: 3"),

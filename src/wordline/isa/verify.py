@@ -17,6 +17,7 @@ from wordline.isa.controller.vector import (
     DTYPES,
     FIRST_RESULT,
     FIRST_SCALAR,
+    HOST_DTYPES,
     MAX_OPERANDS,
     MAX_OPERATIONS,
     MAX_REDUCTIONS,
@@ -160,6 +161,7 @@ def _check_shared(place: _Place, number: int, machine: Machine) -> None:
 
 def _check_pass(place: _Place, machine: Machine) -> None:
     groups, unit = place.instr.groups, machine.vector_passes
+    formats = [dtype for dtype in DTYPES if dtype not in HOST_DTYPES or not unit.present]
     for group, limit in (
         ("operands", min(unit.max_operands, MAX_OPERANDS)),
         ("scalars", min(unit.max_scalars, MAX_SCALARS)),
@@ -180,8 +182,8 @@ def _check_pass(place: _Place, machine: Machine) -> None:
             place.fail("bad-pass", f"{user} uses value {number}, which does not exist there")
 
     for number, entry in enumerate(groups["operands"]):
-        if entry["layout"].get("dtype", 0) >= len(DTYPES):
-            place.fail("bad-pass", f"operands[{number}] has an unknown element format")
+        if DTYPES[entry["layout"].get("dtype", 0)] not in formats:
+            place.fail("bad-pass", f"operands[{number}] has an element format that the machine lacks")
     for number, entry in enumerate(groups["scalars"]):
         kind, source = entry["scalar"].get("kind", 0), entry["scalar"].get("value", 0)
         if SCALAR_KINDS[kind] == "register_i32" and source >= machine.command_processor.registers:
@@ -196,8 +198,9 @@ def _check_pass(place: _Place, machine: Machine) -> None:
         for source in ("a", "b", "c")[: op.arity]:
             value(operation.get(source, 0), number, f"operations[{number}]")
     for entry in groups["result"]:
-        if entry["layout"].get("dtype", 0) >= len(RESULT_DTYPES):
-            place.fail("bad-pass", f"a pass stores {' or '.join(RESULT_DTYPES)}")
+        stored = [dtype for dtype in RESULT_DTYPES if dtype in formats]
+        if DTYPES[entry["layout"].get("dtype", 0)] not in stored:
+            place.fail("bad-pass", f"a pass stores {' or '.join(stored)}")
         if entry["broadcast"].get("channels", 0) >> machine.organisation.channels:
             place.fail("bad-pass", "the result goes to channels that the machine does not have")
         value(entry["broadcast"].get("value", 0), len(groups["operations"]), "the result")

@@ -283,3 +283,21 @@ def test_random_programs_agree_with_a_plain_interpreter(seed: int) -> None:
     for block, lane, plain in lanes:
         want = fp16.from_float(np.array(plain.registers[:16])).reshape(2, 8)
         assert np.array_equal(channel.grf[:, :, block, lane], want)
+
+
+def test_the_host_loads_and_stores_fp16() -> None:
+    device = ReferenceDevice(MACHINE)
+    data = values(40)
+    device.scratch().view(np.uint16)[:40] = data
+    text = """
+        stream vector
+          VPASS n0=1 n1=1 n2=20 high=20 {
+            operands base=0 s2=2 dtype=f16
+            operands base=40 s2=2 dtype=f16
+            operations op=add a=x0 b=x1
+            result base=128 s2=2 dtype=f16 value=t0
+          }
+    """
+    device.execute(device.load_program(assemble(ISA, text)))
+    got = device.scratch().view(np.uint16)[64:84]
+    assert np.array_equal(got, fp16.add(data[:20], data[20:]))  # float32 then fp16 rounds as if once

@@ -25,9 +25,11 @@ VALUES = (
     *(f"k{i}" for i in range(MAX_SCALARS)),
     *(f"t{i}" for i in range(MAX_OPERATIONS)),
 )
-DTYPES = ("bf16", "f32", "i32")
-RESULT_DTYPES = DTYPES[:2]
-DTYPE_BYTES = (2, 4, 4)
+DTYPES = ("bf16", "f32", "i32", "f16")
+RESULT_DTYPES = ("bf16", "f32", "f16")
+DTYPE_BYTES = (2, 4, 4, 2)
+HOST_DTYPES = ("f16",)
+"""Element formats that a vector unit does not have, only a host that runs the vector stream in its place."""
 SCALAR_KINDS = ("f32", "shared_f32", "register_i32", "shared_i32")
 REDUCTIONS = ("sum", "max", "argmax")
 

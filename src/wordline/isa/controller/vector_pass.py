@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wordline.isa.controller.vector import DTYPE_BYTES, FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
+from wordline.isa.controller.vector import DTYPE_BYTES, DTYPES, FIRST_RESULT, FIRST_SCALAR, VECTOR_OPS
 from wordline.isa.declare import OperandError
-from wordline.numerics import formats
+from wordline.numerics import formats, fp16
 from wordline.numerics import vector as vf
 
 F32 = npt.NDArray[np.float32]
@@ -41,12 +41,15 @@ def element_addresses(
 
 def _load(state: Any, shape: tuple[int, int, int], base: int, layout: SimpleNamespace) -> F32:
     addresses = element_addresses(shape, base, layout, state.scratch.size)
-    if layout.dtype == 0:
-        value = formats.bf16_bits_to_f32(state.scratch.view(np.uint16)[addresses // 2])
-    elif layout.dtype == 1:
-        value = state.scratch.view(np.float32)[addresses // 4]
-    else:
-        value = state.scratch.view(np.int32)[addresses // 4].astype(np.float32)
+    match DTYPES[layout.dtype]:
+        case "bf16":
+            value = formats.bf16_bits_to_f32(state.scratch.view(np.uint16)[addresses // 2])
+        case "f16":
+            value = fp16.to_float(state.scratch.view(np.uint16)[addresses // 2])
+        case "f32":
+            value = state.scratch.view(np.float32)[addresses // 4]
+        case _:
+            value = state.scratch.view(np.int32)[addresses // 4].astype(np.float32)
     if layout.rotate:
         negative = np.tile(np.arange(shape[2]) < shape[2] // 2, shape[0] * shape[1])
         value = np.where(negative, -value, value)
@@ -67,8 +70,10 @@ def _store(state: Any, shape: tuple[int, int, int], value: F32, result: SimpleNa
     addresses = element_addresses(shape, result.base, layout, state.scratch.size)
     size = DTYPE_BYTES[layout.dtype]
     data: npt.NDArray[Any]
-    if layout.dtype == 0:
+    if DTYPES[layout.dtype] == "bf16":
         data, scratch = formats.f32_to_bf16_bits(value), state.scratch.view(np.uint16)
+    elif DTYPES[layout.dtype] == "f16":
+        data, scratch = fp16.from_float(value), state.scratch.view(np.uint16)
     else:
         data, scratch = formats.canonical(value), state.scratch.view(np.float32)
     # Element by element in ascending order: where addresses repeat, NumPy keeps the last one as the device does.
