@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.support.hbm2_kernels import encoded, gemv_program, task
+from wordline.compiler.kernel.scratch import contiguous
 from wordline.compiler.kernels.hbm2_pim.elementwise import (
     Operation,
     elementwise,
@@ -15,6 +16,7 @@ from wordline.compiler.kernels.hbm2_pim.elementwise import (
     unpack_result,
 )
 from wordline.compiler.kernels.hbm2_pim.gemv import GemvPlan, Pass, combine, pack_input, pack_weights, plan_gemv
+from wordline.compiler.kernels.hbm2_pim.linear import linear_tasks
 from wordline.compiler.kernels.hbm2_pim.placement import dispatch_gemv, stream_ns
 from wordline.compiler.kernels.hbm2_pim.state import ChannelState
 from wordline.errors import WordlineError
@@ -92,6 +94,34 @@ def run_gemvs(machine: Machine, shapes: list[tuple[int, int]], most: int = 256) 
 )
 def test_gemv_of_any_shape(shape: tuple[int, int]) -> None:
     run_gemvs(TWO, [shape])
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_products_from_activations_to_activations(seed: int | None) -> None:
+    machine = load_machine("hbm2-pim-stack", {"organisation.channels": 4})
+    first, second = plan_gemv(machine, 300, 70, 0, 16), plan_gemv(machine, 1100, 300, 200)
+    state = ChannelState()
+    x, h, y = (contiguous(name, "f32", n) for name, n in (("x", 70), ("h", 300), ("y", 1100)))
+    tasks = [
+        *linear_tasks(machine, first, state, "first", x, h),
+        *linear_tasks(machine, second, state, "second", h, y),
+    ]
+    program, offsets = encoded(machine, tasks, [x.buffer, y.buffer])
+    device = ReferenceDevice(machine)
+    matrices = [values(300, 70), values(1100, 300)]
+    for plan, matrix in zip((first, second), matrices, strict=True):
+        image = pack_weights(plan, matrix)
+        device.bank_write(plan.passes[0].row, image.shape[0], image)
+    given = RNG.normal(0, 1, 70).astype(np.float32)
+    scratch = device.scratch().view(np.float32)
+    scratch[offsets[x.buffer] // 4 :][:70] = given
+    device.execute(device.load_program(program), seed=seed)
+    hidden = defined(first, matrices[0], fp16.from_float(given))
+    want = defined(second, matrices[1], fp16.from_float(hidden))
+    assert np.array_equal(scratch[offsets[y.buffer] // 4 :][:1100], want)
+    time = time_program(machine, program)
+    assert time.host_calls == 3  # x of the first; its sums and x of the second; the last sums
+    assert time.cycles > time.host_cycles > 1500
 
 
 def test_accumulation_is_bounded() -> None:

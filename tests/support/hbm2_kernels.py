@@ -31,10 +31,10 @@ def gemv_program(
         (ScratchBuffer(f"x{i}", plan.input_bytes), ScratchBuffer(f"y{i}", plan.result_bytes))
         for i, plan in enumerate(plans)
     ]
-    tasks = [
-        task(f"gemv{i}", gemv(plan, state, Address(x), Address(y)), (x,), (y,))
-        for i, (plan, (x, y)) in enumerate(zip(plans, buffers, strict=True))
-    ]
+    tasks = []
+    for i, (plan, (x, y)) in enumerate(zip(plans, buffers, strict=True)):
+        early, body = gemv(plan, state, Address(x), Address(y))
+        tasks.append(task(f"gemv{i}", (*early, *body), (x,), (y,)))
     flat = [buffer for pair in buffers for buffer in pair]
     program, offsets = encoded(machine, tasks, flat)
     return program, [(offsets[x], offsets[y]) for x, y in buffers]

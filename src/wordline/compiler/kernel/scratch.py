@@ -14,8 +14,8 @@ from typing import Literal
 from wordline.compiler.integers import ceil_div, round_up
 from wordline.machines.machine import Machine
 
-ScratchDType = Literal["bf16", "f32", "i32"]
-ELEMENT_BYTES: dict[ScratchDType, int] = {"bf16": 2, "f32": 4, "i32": 4}
+ScratchDType = Literal["bf16", "f32", "i32", "f16"]
+ELEMENT_BYTES: dict[ScratchDType, int] = {"bf16": 2, "f32": 4, "i32": 4, "f16": 2}
 CHANNEL_ALIGNMENT = 32
 """Channel commands move whole columns: buffers start and end on multiples of this many bytes (instruction-set rule)."""
 

@@ -172,7 +172,7 @@ class PassBuilder:
         )
 
     def _usage(self) -> tuple[tuple[str, int, int], ...]:
-        unit = self._machine.vector_unit
+        unit = self._machine.vector_passes
         return (
             ("operands", len(self._operands), min(unit.max_operands, MAX_OPERANDS)),
             ("scalars", len(self._scalars), min(unit.max_scalars, MAX_SCALARS)),

@@ -277,21 +277,24 @@ def crf_program(part: Pass) -> list[Instr]:
     return [*program, operation("NOP", n=files * TILE_INPUTS - 1), operation("EXIT")]
 
 
-def gemv(plan: GemvPlan, state: ChannelState, x: Address, y: Address) -> tuple[Item, ...]:
+def gemv(plan: GemvPlan, state: ChannelState, x: Address, y: Address) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """The kernel: inputs from scratch (:func:`pack_input`), partial sums to scratch, output by output.
 
-    Starts in any mode and ends in single-bank mode, which ``state`` keeps track of.
+    Starts in any mode and ends in single-bank mode, which ``state`` keeps track of. The first part of what it returns
+    does not need the inputs yet.
     """
     b = Builder()
+    early: tuple[Item, ...] = ()
     for part in plan.passes:
         b.extend(state.start(crf_program(part)))
         b.emit("ACT", bank=EVEN, row=part.row)
+        early = early or b.take()
         _tiles(b, part, x + 32 * part.first_tile)
         _let_out(b, part)
     b.extend(state.single())
     for part in plan.passes:
         _read(b, plan, part, y + 2 * part.result)
-    return b.take()
+    return early, b.take()
 
 
 def _tiles(b: Builder, part: Pass, x: Address) -> None:

@@ -45,8 +45,8 @@ def dispatch_gemv(machine: Machine, op: str, m: int, k: int) -> Decision:
 def generate_gemv(machine: Machine, plan: GemvPlan) -> GeneratedProgram:
     """The kernel alone, from single-bank mode and back."""
     x, y = ScratchBuffer("x", plan.input_bytes), ScratchBuffer("y", plan.result_bytes)
-    items = gemv(plan, ChannelState(), Address(x), Address(y))
-    tasks = [Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", items, (x,), (y,))]
+    early, body = gemv(plan, ChannelState(), Address(x), Address(y))
+    tasks = [Task(Engine.CHANNEL, "gemv", "gemv", "gemv", "", body, (x,), (y,), early)]
     scratch = plan_scratch(machine, tasks, [x])
     return generate(machine, instruction_set(machine.generation), tasks, scratch, synchronise(tasks, scratch))
 
