@@ -202,10 +202,10 @@ def _programs(machine, shape, choice, kv_heads, group, head_dim, skipped):  # ty
     zeros = ScratchBuffer("zeros", 32)
     inputs = (q.buffer, k.buffer, v.buffer)
     append = Task(Engine.CHANNEL, "append", "a", "attention", "", write_only(shape, k, v), (k.buffer, v.buffer))
-    steps = attention.attention_steps(machine, shape, q, k, v, out, zeros, choice, overlap=True, apart=skipped)
+    built = attention.AttentionSteps(machine, shape, q, k, v, out, zeros, choice, overlap=True, apart=skipped)
     tasks = [
         Task(s.engine, s.name, "a", "attention", "", s.body, s.reads, s.writes, s.prologue, None, s.shares)
-        for s in steps
+        for s in built.steps
     ]
     permanent = (zeros, *inputs, out.buffer)
     return build(machine, [append], permanent), build(machine, tasks, permanent), (q, k, v), out

@@ -341,7 +341,7 @@ class _Lowering:
         out = broadcast(f"attention{shape.layer}", "bf16", self.heads * kv.head_dim, self.lanes)
         predicate = self._predicate(self.graph.users()[op.result])
         self.hoist = len(self.tasks)
-        for step in attention.attention_steps(
+        steps = attention.AttentionSteps(
             self.machine,
             shape,
             q_,
@@ -352,7 +352,8 @@ class _Lowering:
             self.attention_choice,
             overlap=self.optimisations.rounds_overlapped,
             apart=predicate is not None or not self.optimisations.appended_on_the_way,
-        ):
+        ).steps
+        for step in steps:
             self._task(
                 step.engine,
                 f"attention{shape.layer} {step.name}",

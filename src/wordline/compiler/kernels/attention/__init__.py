@@ -6,6 +6,6 @@ place (`vector`), the channels multiply them with V (`weigh`), and the vector un
 by the sum. The vector unit's work on one round overlaps with the next one's on the channels."""
 
 from wordline.compiler.kernels.attention.shape import AttentionShape, first_choice, illegal_groups
-from wordline.compiler.kernels.attention.tasks import Step, attention_steps
+from wordline.compiler.kernels.attention.tasks import AttentionSteps, Step
 
-__all__ = ["AttentionShape", "Step", "attention_steps", "first_choice", "illegal_groups"]
+__all__ = ["AttentionShape", "AttentionSteps", "Step", "first_choice", "illegal_groups"]

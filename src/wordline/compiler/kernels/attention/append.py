@@ -12,7 +12,7 @@ from wordline.compiler.kernel.ir import Address, Item
 from wordline.compiler.kernel.scratch import ScratchTensor
 from wordline.compiler.kernel.symbols import Linear, linear
 from wordline.compiler.kernels.attention.pages import Pages
-from wordline.compiler.kernels.attention.shape import ELEMENT_BYTES, AttentionShape
+from wordline.compiler.kernels.attention.shape import BF16_BYTES, AttentionShape
 
 
 def append(shape: AttentionShape, k: ScratchTensor, v: ScratchTensor) -> tuple[Item, ...]:
@@ -76,6 +76,6 @@ def write_value(pages: Pages, row: Linear, head: Linear, v: ScratchTensor) -> No
                 bank=bank,
                 row=row + kv.rows_per_side + first // kv.row_columns,
                 column=linear(column) + first % kv.row_columns,
-                source=source + (linear(bank) * ELEMENT_BYTES + part * kv.banks * ELEMENT_BYTES),
+                source=source + (linear(bank) * BF16_BYTES + part * kv.banks * BF16_BYTES),
                 lanes=lanes,
             )

@@ -9,7 +9,7 @@ from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
 from wordline.compiler.kernels.attention.append import write_key
 from wordline.compiler.kernels.attention.pages import Pages, Stretch, Walk
-from wordline.compiler.kernels.attention.shape import COLUMN_BYTES, AttentionShape, floor_power_of_two
+from wordline.compiler.kernels.attention.shape import AttentionShape, floor_power_of_two
 from wordline.machines import Machine
 
 
@@ -156,6 +156,6 @@ class _Score:
         while first < len(visit):
             query, tokens = visit[first]
             count = sum(1 for other, _ in visit[first:] if other == query)
-            offset = query * self.shape.score_bytes + tokens * COLUMN_BYTES
+            offset = query * self.shape.score_bytes + tokens * self.shape.column_bytes
             self.b.emit("RDMAC16", accumulator=accumulator + first, count=count, target=target + offset)
             first += count

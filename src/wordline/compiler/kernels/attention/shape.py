@@ -8,12 +8,12 @@ from wordline.compiler.arguments import POSITION
 from wordline.compiler.choices import CUT, AttentionChoice, Cuts, HeadShape, Illegal
 from wordline.compiler.integers import floor_log2, is_power_of_two
 from wordline.compiler.kernel.builder import Builder
+from wordline.compiler.kernel.scratch import ELEMENT_BYTES
 from wordline.compiler.kernel.symbols import IntLike, Register, linear
 from wordline.compiler.layout import KVLayout, place_kv
 from wordline.machines import Machine
 
-COLUMN_BYTES = 32
-ELEMENT_BYTES = 2
+BF16_BYTES = ELEMENT_BYTES["bf16"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,18 @@ class AttentionShape:
     window: int | None
 
     @property
+    def column_bytes(self) -> int:
+        """A column of a bank, and what one accumulator of all banks is read out to."""
+        return self.kv.lanes * BF16_BYTES
+
+    @property
     def head_bytes(self) -> int:
-        return self.kv.head_dim * ELEMENT_BYTES
+        return self.kv.head_dim * BF16_BYTES
 
     @property
     def page_bytes(self) -> int:
         """Scores of one page for one query head, in one channel."""
-        return self.kv.page_tokens * ELEMENT_BYTES
+        return self.kv.page_tokens * BF16_BYTES
 
     @property
     def score_bytes(self) -> int:
@@ -86,7 +91,7 @@ def merges_all_channels(machine: Machine, shape: AttentionShape) -> bool:
 
 def partial_bytes(machine: Machine, shape: AttentionShape) -> int:
     """Bytes a channel of the ``partial`` buffer of a round."""
-    kept = 0 if merges_all_channels(machine, shape) else shape.kv.head_dim * 4
+    kept = 0 if merges_all_channels(machine, shape) else shape.kv.head_dim * ELEMENT_BYTES["f32"]
     return shape.group * (shape.head_bytes + kept)
 
 
@@ -149,7 +154,7 @@ def illegal_groups(machine: Machine, heads: HeadShape, groups: int) -> Illegal |
     if registers > shared:
         return Illegal(f"maxima and sums take {registers} registers", "command_processor.shared_registers")
     kv = place_kv(machine, 1, heads.kv_heads, heads.head_dim, heads.max_context, groups=groups)
-    scores = min(2, rounds) * heads.group * kv.pages_per_channel * kv.page_tokens * ELEMENT_BYTES
+    scores = min(2, rounds) * heads.group * kv.pages_per_channel * kv.page_tokens * BF16_BYTES
     if 2 * scores > machine.scratch.bytes_per_channel:
         return Illegal(f"{scores} bytes of scores take more than half of the scratch", "scratch.bytes_per_channel")
     return None

@@ -34,29 +34,17 @@ class Step:
     always: bool = False
 
 
-def attention_steps(
-    machine: Machine,
-    shape: AttentionShape,
-    q: ScratchTensor,
-    k: ScratchTensor,
-    v: ScratchTensor,
-    out: ScratchTensor,
-    zeros: ScratchBuffer,
-    choice: AttentionChoice,
-    *,
-    overlap: bool,
-    apart: bool,
-) -> list[Step]:
+class AttentionSteps:
     """All steps, with q, k, v (bf16, every channel) in scratch and the result, bf16 in every channel, in ``out``.
 
     ``choice``: its ``groups`` are those of the layout; with cuts, the vector unit works on one part of the pages while
     the channels work on another. ``overlap``: the scores of two rounds are in scratch at once, so that channels and
     vector unit overlap. ``apart``: appending is a step of its own, needed if some submissions do nothing else.
+
+    Attributes:
+        steps: in their sequential order.
     """
-    return _Steps(machine, shape, q, k, v, out, zeros, choice, overlap, apart).steps
 
-
-class _Steps:
     def __init__(
         self,
         machine: Machine,
@@ -67,6 +55,7 @@ class _Steps:
         out: ScratchTensor,
         zeros: ScratchBuffer,
         choice: AttentionChoice,
+        *,
         overlap: bool,
         apart: bool,
     ) -> None:

@@ -8,11 +8,11 @@ from wordline.compiler.choices import WHOLE, Cuts
 from wordline.compiler.integers import floor_log2
 from wordline.compiler.kernel.builder import Builder
 from wordline.compiler.kernel.ir import Item
-from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchDType, ScratchTensor
+from wordline.compiler.kernel.scratch import ELEMENT_BYTES, ScratchBuffer, ScratchDType, ScratchTensor
 from wordline.compiler.kernel.symbols import IntLike, Linear, SharedRegister, linear
 from wordline.compiler.kernels.attention.pages import Stretch
 from wordline.compiler.kernels.attention.shape import (
-    ELEMENT_BYTES,
+    BF16_BYTES,
     AttentionShape,
     bound,
     merges_all_channels,
@@ -22,7 +22,7 @@ from wordline.compiler.kernels.attention.shape import (
 from wordline.compiler.vector.builder import PassBuilder, PassValue
 from wordline.machines import Machine
 
-F32_BYTES = 4
+F32_BYTES = ELEMENT_BYTES["f32"]
 Registers = list[list[SharedRegister]]
 """Shared registers of a round, one a channel group and query head."""
 
@@ -44,7 +44,7 @@ class _Tokens:
         self.strides = (
             shape.page_bytes,
             0 if kv.spread == 1 else kv.groups * machine.scratch.bytes_per_channel,
-            ELEMENT_BYTES,
+            BF16_BYTES,
         )
         self.high = linear(position) + 1
         self.low = linear(0)
@@ -191,7 +191,7 @@ def merge(
             _accumulate(machine, b, shape, partial, first, keep, channels)
         for query in shape.queries(one):
             total = sums[group][query]
-            parts: list[Part] = [(partial, keep + query * kv.head_dim * 4, "f32")]
+            parts: list[Part] = [(partial, keep + query * kv.head_dim * F32_BYTES, "f32")]
             if channels is None:
                 places = [(head + member * kv.groups) % kv.channels for member in range(kv.spread)]
                 parts = [(partial, place * channel_bytes + query * shape.head_bytes, "bf16") for place in places]
@@ -205,7 +205,7 @@ Part = tuple[ScratchBuffer, IntLike, ScratchDType]
 
 def _load(step: PassBuilder, part: Part) -> PassValue:
     buffer, offset, dtype = part
-    return step.load(buffer, offset, (ELEMENT_BYTES if dtype == "bf16" else 4,), dtype)
+    return step.load(buffer, offset, (ELEMENT_BYTES[dtype],), dtype)
 
 
 def _accumulate(
@@ -230,7 +230,7 @@ def _accumulate(
         value = _load(step, parts[0])
         for part in parts[1:]:
             value = value + _load(step, part)
-        step.store(value, partial, keep, (4,))
+        step.store(value, partial, keep, (F32_BYTES,))
         b.passes(step.build())
 
     def part(channel: IntLike) -> Part:
@@ -268,5 +268,5 @@ def _finish(
     value = _load(step, parts[0])
     for part in parts[1:]:
         value = value + _load(step, part)
-    step.store(value * step.scalar(total), out.buffer, place, (ELEMENT_BYTES,), "bf16", every_channel=True)
+    step.store(value * step.scalar(total), out.buffer, place, (BF16_BYTES,), "bf16", every_channel=True)
     b.passes(step.build())

@@ -12,7 +12,6 @@ from wordline.compiler.kernel.symbols import IntLike, Linear, Register, linear
 from wordline.compiler.kernels.attention.append import write_value
 from wordline.compiler.kernels.attention.pages import Pages, Stretch, Walk
 from wordline.compiler.kernels.attention.shape import (
-    COLUMN_BYTES,
     AttentionShape,
     floor_power_of_two,
     merges_all_channels,
@@ -138,7 +137,7 @@ class _Weigh:
         self.b.emit("WRMAC16", accumulator=0, count=turn.accumulators, source=Address(self.zeros))
 
     def _read(self, turn: _Turn) -> None:
-        place = turn.queries.start * self.shape.head_bytes + turn.parts.start * COLUMN_BYTES
+        place = turn.queries.start * self.shape.head_bytes + turn.parts.start * self.shape.column_bytes
         count = linear(turn.accumulators)
         if not self.idle_too:
             count = linear(self.b.calc("MIN", self.pages.local(self.stretch.round), 1, "any")) * turn.accumulators
@@ -185,7 +184,7 @@ class _Weigh:
     def _fill(self, turn: _Turn, page: Linear, start: int, pitch: int, count: Linear) -> None:
         """Probabilities from token column ``start`` of ``page`` on into the buffer, ``pitch`` columns a query head."""
         for slot, query in enumerate(turn.queries):
-            place = page * self.shape.page_bytes + (query * self.shape.score_bytes + start * COLUMN_BYTES)
+            place = page * self.shape.page_bytes + (query * self.shape.score_bytes + start * self.shape.column_bytes)
             self.b.emit("WRGB", buffer=slot * pitch, count=count, source=Address(self.scores, place))
 
     def _multiply(self, walk: Walk, turn: _Turn, start: int, width: int, pitch: int, buffer: Linear) -> None:
