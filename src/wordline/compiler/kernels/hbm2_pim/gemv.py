@@ -1,10 +1,11 @@
 """GEMV in the blocks: y = W x with one scalar of x for all lanes, so that every lane has an output of its own.
 
 A *tile* is 8 inputs: one write loads them into SRF_M, then each of the 8 blocks multiplies a column of 16 weights, 16
-outputs, with one of them. The outputs of a *pass* stay in the register files: 1024 of a pseudo-channel in GRF_A (a
-narrow pass, tiles of 64 columns) or 2048 in both files (a wide pass, GRF_A from even and GRF_B from odd banks, tiles of
-128). Rows are read in turn from even and odd banks, and each is opened while the other parity is read; what is left
-between two tiles is the turn to the registers' row and the write of the scalars.
+outputs, with one of them. The outputs of a *pass* stay in the register files: up to 1024 of a pseudo-channel in GRF_A
+(a narrow pass, 128 for each of 2, 4, 6 or 8 registers, as many columns a scalar) or 2048 in both files (a wide pass,
+GRF_A from even and GRF_B from odd banks, tiles of 128 columns). Rows are read in turn from even and odd banks, and each
+is opened while the other parity is read; what is left between two tiles is the turn to the registers' row and the write
+of the scalars.
 
 The matrix is spread over pseudo-channels by outputs and by inputs. An accumulator therefore sums few products in fp16;
 the host adds the partial sums of the input groups in fp32.
@@ -31,6 +32,9 @@ from wordline.machines.hbm2_pim import Pim, Timing
 from wordline.numerics import fp16
 
 TILE_INPUTS = 8
+"""Inputs of a tile: the multiplier scalars of one write."""
+REGISTERS = 8
+"""Registers of a file, each an accumulator of 16 outputs a block."""
 MAX_ACCUMULATION = 256
 """Most products that an fp16 accumulator sums, unless asked otherwise (docs/hbm2-pim.md, "Accuracy")."""
 U16 = npt.NDArray[np.uint16]
@@ -40,13 +44,14 @@ FILE = ("GRF_A0", "GRF_B0")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Outputs ``first .. first + files * file_outputs`` of a pseudo-channel over some of its tiles.
+    """Outputs of a pseudo-channel from ``first`` on over some of its tiles: ``registers`` of each of ``files``.
 
     Weights lie from ``row`` up; ``result`` is the place of the first partial sum among those of the pseudo-channel.
     """
 
     first: int
     files: int
+    registers: int
     first_tile: int
     tiles: int
     row: int
@@ -74,10 +79,9 @@ class GemvPlan:
     lanes: int
     columns: int
 
-    @property
-    def file_outputs(self) -> int:
-        """Outputs of one register file of all blocks."""
-        return TILE_INPUTS * self.blocks * self.lanes
+    def pass_outputs(self, part: Pass) -> int:
+        """Outputs of a pass, padding included."""
+        return part.files * part.registers * self.blocks * self.lanes
 
     @property
     def accumulation(self) -> int:
@@ -87,7 +91,7 @@ class GemvPlan:
     @property
     def result_bytes(self) -> int:
         """Bytes of scratch that a pseudo-channel's partial sums take."""
-        return 2 * self.file_outputs * sum(part.files for part in self.passes)
+        return 2 * sum(map(self.pass_outputs, self.passes))
 
     @property
     def input_bytes(self) -> int:
@@ -135,7 +139,7 @@ def plan_gemv(
 def _spread(machine: Machine, m: int, k: int, output_groups: int, first_row: int, most_tiles: int) -> GemvPlan:
     organisation, pim = machine.organisation, machine.section("pim", Pim)
     blocks = organisation.banks // 2
-    file_outputs = TILE_INPUTS * blocks * pim.lanes
+    register_outputs = blocks * pim.lanes
     input_groups = organisation.channels // output_groups
     outputs = ceil_div(m, output_groups)
     tiles = ceil_div(ceil_div(k, input_groups), TILE_INPUTS)
@@ -143,15 +147,18 @@ def _spread(machine: Machine, m: int, k: int, output_groups: int, first_row: int
     row, first, result = first_row + first_row % 2, 0, 0
     passes: list[Pass] = []
     while first < outputs:
-        files = 2 if outputs - first > file_outputs else 1
+        registers = ceil_div(outputs - first, register_outputs)
+        files = 2 if registers > REGISTERS else 1
+        # An instruction takes 8 triggers: 4 scalars of a half tile have to be whole instructions.
+        registers = min(REGISTERS, registers + registers % 2)
         for number in range(parts):
             begin, end = (tiles * at // parts for at in (number, number + 1))
             # Of a narrow pass, a tile is a row in banks of either parity, and two tiles share two rows.
             rows = (end - begin) * 2 if files == 2 else ceil_div(end - begin, 2) * 2
-            passes.append(Pass(first, files, begin, end - begin, row, row + rows, result))
+            passes.append(Pass(first, files, registers, begin, end - begin, row, row + rows, result))
             row += rows + 2
-            result += files * file_outputs
-        first += files * file_outputs
+            result += files * registers * register_outputs
+        first += files * registers * register_outputs
     return GemvPlan(
         m,
         k,
@@ -174,9 +181,9 @@ def estimated_cycles(machine: Machine, plan: GemvPlan) -> int:
     gap = t.nRD2PRE + t.nRP + t.nRCDWR + t.nWR2RDL
     total = 0
     for part in plan.passes:
-        columns = plan.columns * 2 * part.files
+        columns = TILE_INPUTS * part.registers * part.files
         total += part.tiles * ((columns - 1) * t.nCCDL + gap)
-        total += part.files * TILE_INPUTS * (t.nCCDL + plan.blocks * t.nCCDS)
+        total += part.files * part.registers * (t.nCCDL + plan.blocks * t.nCCDS)
     return total
 
 
@@ -195,19 +202,19 @@ def pack_weights(plan: GemvPlan, weights: npt.ArrayLike) -> U16:
         go, gk = divmod(channel, plan.input_groups)
         own = source[go * plan.outputs : (go + 1) * plan.outputs, gk * inputs : (gk + 1) * inputs]
         for part in plan.passes:
-            size = part.files * plan.file_outputs
+            size = plan.pass_outputs(part)
             block = np.zeros((size, inputs), np.uint16)
             given = own[part.first : part.first + size]
             block[: given.shape[0], : given.shape[1]] = given
             # [file, register, block, lane, tile, scalar]
-            shaped = block.reshape(part.files, TILE_INPUTS, plan.blocks, plan.lanes, plan.tiles, TILE_INPUTS)
+            shaped = block.reshape(part.files, part.registers, plan.blocks, plan.lanes, plan.tiles, TILE_INPUTS)
             shaped = shaped[..., part.first_tile : part.first_tile + part.tiles, :]
             for tile in range(part.tiles):
                 for scalar in range(TILE_INPUTS):
                     for file in range(part.files):
                         row, parity = _place(part, tile, scalar, file)
-                        column = scalar % 4 * TILE_INPUTS
-                        image[row - base, channel, parity::2, column : column + TILE_INPUTS] = shaped[
+                        column = scalar % 4 * REGISTERS
+                        image[row - base, channel, parity::2, column : column + part.registers] = shaped[
                             file, :, :, :, tile, scalar
                         ].swapaxes(0, 1)
     return image
@@ -242,7 +249,7 @@ def combine(plan: GemvPlan, partial: npt.ArrayLike) -> npt.NDArray[np.float32]:
     chunks = []
     for first in dict.fromkeys(part.first for part in plan.passes):
         parts = [part for part in plan.passes if part.first == first]
-        places = [slice(part.result, part.result + part.files * plan.file_outputs) for part in parts]
+        places = [slice(part.result, part.result + plan.pass_outputs(part)) for part in parts]
         terms = [sums[:, group, place] for group in range(plan.input_groups) for place in places]
         chunks.append(reduce(lambda a, b: np.add(a, b, dtype=np.float32), terms))
     flat: npt.NDArray[np.float32] = np.concatenate(chunks, axis=1)[:, : plan.outputs].reshape(-1)[: plan.m]
@@ -251,30 +258,65 @@ def combine(plan: GemvPlan, partial: npt.ArrayLike) -> npt.NDArray[np.float32]:
 
 def crf_program(part: Pass) -> list[Instr]:
     """The program of a pass: the first tile starts the sums, a loop adds the others, NOP lets them out."""
-    files = part.files
-    targets = FILE if files == 2 else (FILE[0], FILE[0])
+    return _wide_program(part) if part.files == 2 else _narrow_program(part)
 
-    def mac(parity: int) -> Instr:
-        return operation("MAC", aam=1, dst=targets[parity], a=BANK[parity], b="SRF_M0")
 
+def _wide_program(part: Pass) -> list[Instr]:
     program: list[Instr] = []
-
-    def burst(parity: int, times: int) -> None:
-        program.append(mac(parity))
-        program.append(operation("JUMP", target=len(program) - 1, count=times - 1))
-
-    for half in range(files):
+    for half in (0, 1):
         for parity in (EVEN, ODD):
-            starts = half == 0 and (files == 2 or parity == EVEN)
-            if starts:
-                program.append(operation("MUL", aam=1, dst=targets[parity], a=BANK[parity], b="SRF_M0"))
-            burst(parity, 3 if starts else 4)
+            times = 4
+            if half == 0:
+                program.append(operation("MUL", aam=1, dst=FILE[parity], a=BANK[parity], b="SRF_M0"))
+                times = 3
+            program.append(operation("MAC", aam=1, dst=FILE[parity], a=BANK[parity], b="SRF_M0"))
+            program.append(operation("JUMP", target=len(program) - 1, count=times - 1))
     if part.tiles > 1:
         first = len(program)
-        for _ in range(files):
-            program += [mac(EVEN)] * 4 + [mac(ODD)] * 4
+        for _ in (0, 1):
+            for parity in (EVEN, ODD):
+                program += [operation("MAC", aam=1, dst=FILE[parity], a=BANK[parity], b="SRF_M0")] * 4
         program.append(operation("JUMP", target=first, count=part.tiles - 2))
-    return [*program, operation("NOP", n=files * TILE_INPUTS - 1), operation("EXIT")]
+    return [*program, operation("NOP", n=2 * REGISTERS - 1), operation("EXIT")]
+
+
+def _narrow_program(part: Pass) -> list[Instr]:
+    """Of the first burst, the columns of scalar 0 start the sums one by one, and what is left of an instruction of 8
+    triggers adds one by one too. Registers and scalars of all others come from the column address.
+    """
+    registers = part.registers
+    if registers == REGISTERS:
+        start = operation("MUL", aam=1, dst=FILE[0], a=BANK[EVEN], b="SRF_M0")
+        program = [start, _sweep(EVEN), _again(1, 2), _sweep(ODD), _again(3, 3)]
+        return _looped(program, part)
+    columns = [(scalar, register) for scalar in range(4) for register in range(registers)]
+    program = [_single("MUL", scalar, register) for scalar, register in columns[:registers]]
+    swept, rest = divmod(3 * registers, REGISTERS)
+    program += [_sweep(EVEN)] * swept
+    program += [_single("MAC", scalar, register) for scalar, register in columns[len(columns) - rest :]]
+    program += [_sweep(ODD)] * (4 * registers // REGISTERS)
+    return _looped(program, part)
+
+
+def _looped(program: list[Instr], part: Pass) -> list[Instr]:
+    """A narrow pass after its first tile: the loop over the others, and NOP."""
+    half = 4 * part.registers // REGISTERS
+    if part.tiles > 1:
+        again = operation("JUMP", target=len(program), count=part.tiles - 2)
+        program = [*program, *[_sweep(EVEN)] * half, *[_sweep(ODD)] * half, again]
+    return [*program, operation("NOP", n=part.registers - 1), operation("EXIT")]
+
+
+def _again(entry: int, times: int) -> Instr:
+    return operation("JUMP", target=entry, count=times)
+
+
+def _sweep(parity: int) -> Instr:
+    return operation("MAC", aam=1, dst=FILE[0], a=BANK[parity], b="SRF_M0")
+
+
+def _single(name: str, scalar: int, register: int) -> Instr:
+    return operation(name, dst=f"GRF_A{register}", a=BANK[EVEN], b=f"SRF_M{scalar}")
 
 
 def gemv(plan: GemvPlan, state: ChannelState, x: Address, y: Address) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
@@ -310,17 +352,31 @@ def _tiles(b: Builder, part: Pass, x: Address) -> None:
     if pairs:
         with b.loop(pairs) as pair:
             row = linear(part.row) + linear(pair) * 2
-            _narrow(b, x + linear(pair) * 64, row, row + 1, row + 1)
-            _narrow(b, x + linear(pair) * 64 + 32, row + 1, row, row + 2)
+            _narrow(b, part.registers, x + linear(pair) * 64, row, row + 1, row + 1)
+            _narrow(b, part.registers, x + linear(pair) * 64 + 32, row + 1, row, row + 2)
     if last:
         row = linear(part.row + 2 * pairs)
-        _narrow(b, x + 64 * pairs, row, row + 1, linear(part.result_row))
+        _narrow(b, part.registers, x + 64 * pairs, row, row + 1, linear(part.result_row))
 
 
-def _narrow(b: Builder, source: Address, even: IntLike, odd: IntLike, after: IntLike) -> None:
+def _narrow(b: Builder, registers: int, source: Address, even: IntLike, odd: IntLike, after: IntLike) -> None:
     b.extend([command("WRSRF", None, {"parity": ODD}, source=source)])
-    _stream(b, EVEN, even, odd)
-    _stream(b, ODD, odd, after)
+    if registers == REGISTERS:
+        _stream(b, EVEN, even, odd)
+        _stream(b, ODD, odd, after)
+    else:
+        _sparse(b, registers, EVEN, even, odd)
+        _sparse(b, registers, ODD, odd, after)
+
+
+def _sparse(b: Builder, registers: int, parity: int, row: IntLike, ahead: IntLike) -> None:
+    """As :func:`_stream`, with the first columns of every 8 only."""
+    for scalar in range(4):
+        b.extend([command("PIMRD", None, {"parity": parity}, row=row, column=REGISTERS * scalar, count=registers)])
+        if scalar == 0:
+            b.emit("PRE", bank=1 - parity)
+        elif scalar == 2:
+            b.emit("ACT", bank=1 - parity, row=ahead)
 
 
 def _stream(b: Builder, parity: int, row: IntLike, ahead: IntLike) -> None:
@@ -339,13 +395,13 @@ def _stream(b: Builder, parity: int, row: IntLike, ahead: IntLike) -> None:
 def _let_out(b: Builder, part: Pass) -> None:
     """GRF_A to even banks, GRF_B to odd ones; even banks have the row open already."""
     if part.files == 1:
-        b.extend([command("PIMWR", None, {"parity": EVEN}, row=part.result_row, column=0, count=TILE_INPUTS)])
+        b.extend([command("PIMWR", None, {"parity": EVEN}, row=part.result_row, column=0, count=part.registers)])
         return
     b.emit("PRE", bank=ODD)
     b.extend([command("PIMWR", None, {"parity": EVEN}, row=part.result_row, column=0, count=4)])
     b.emit("ACT", bank=ODD, row=part.result_row)
     b.extend([command("PIMWR", None, {"parity": EVEN}, row=part.result_row, column=4, count=4)])
-    b.extend([command("PIMWR", None, {"parity": ODD}, row=part.result_row, column=0, count=TILE_INPUTS)])
+    b.extend([command("PIMWR", None, {"parity": ODD}, row=part.result_row, column=0, count=REGISTERS)])
 
 
 def _read(b: Builder, plan: GemvPlan, part: Pass, y: Address) -> None:
@@ -355,8 +411,8 @@ def _read(b: Builder, plan: GemvPlan, part: Pass, y: Address) -> None:
         for block in order:
             b.emit("ACT", bank=2 * block + file, row=part.result_row)
     for file in range(part.files):
-        with b.loop(TILE_INPUTS) as register:
+        with b.loop(part.registers) as register:
             for block in order:
-                place = (file * TILE_INPUTS * plan.blocks + block) * 2 * plan.lanes
+                place = (file * part.registers * plan.blocks + block) * 2 * plan.lanes
                 target = y + linear(register) * (plan.blocks * 2 * plan.lanes) + place
                 b.emit("RD", bank=2 * block + file, row=part.result_row, column=register, count=1, target=target)

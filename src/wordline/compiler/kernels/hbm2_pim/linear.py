@@ -56,7 +56,7 @@ def add_groups(machine: Machine, plan: GemvPlan, sums: ScratchBuffer, y: Scratch
         for first in dict.fromkeys(part.first for part in plan.passes):
             begin = group * plan.outputs + first
             parts = [part for part in plan.passes if part.first == first]
-            count = min(parts[0].files * plan.file_outputs, plan.outputs - first, plan.m - begin)
+            count = min(plan.pass_outputs(parts[0]), plan.outputs - first, plan.m - begin)
             if count <= 0:
                 continue
             places = [
