@@ -200,3 +200,11 @@ def test_pages_fill_whole_rows() -> None:
 
 def test_linear_prints_readably() -> None:
     assert str(Linear(3, ((Register("i"), 2),))) == "%i*2+3"
+
+
+def test_buffers_take_whole_columns() -> None:
+    """Channel commands move columns; a buffer that ends inside one shares it with nobody."""
+    small, other = ScratchBuffer("small", 4), ScratchBuffer("other", 40)
+    plan = plan_scratch(MACHINE, [], (small, other))
+    assert {p.buffer: (p.offset, p.size) for p in plan.placements} == {other: (0, 64), small: (64, 32)}
+    assert (plan.peak, plan.granule) == (96, 32)

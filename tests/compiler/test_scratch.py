@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from wordline.compiler.kernel.scratch import (
-    CHANNEL_ALIGNMENT,
     ScratchTensor,
     broadcast,
     contiguous,
@@ -21,7 +20,7 @@ def test_contiguous_vector_pads_capacity_and_buffer() -> None:
     x = contiguous("x", "bf16", 30, pad_to=16)
     assert (x.elements, x.capacity, x.contiguous, x.replicated) == (30, 32, True, False)
     assert x.buffer.bytes_per_channel == 64
-    assert contiguous("y", "f32", 1).buffer.bytes_per_channel == CHANNEL_ALIGNMENT
+    assert contiguous("y", "f32", 1).buffer.bytes_per_channel == 4
     assert broadcast("z", "f32", 8).replicated
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from numpy.typing import NDArray
 
+from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.passes import PassItem, PassLoop, PassSpec
 from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import Register, SharedRegister
@@ -44,7 +45,7 @@ class VectorState:
         """Byte offset of a buffer in every channel."""
         if buffer not in self._buffers:
             self._buffers[buffer] = self._next
-            self._next += buffer.bytes_per_channel
+            self._next += round_up(buffer.bytes_per_channel, self.machine.organisation.column_bytes)
             assert self._next <= self.scratch_bytes, f"scratch is full: {buffer}"
         return self._buffers[buffer]
 

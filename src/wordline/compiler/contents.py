@@ -54,10 +54,7 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
             compiled.weight_rows,
             compiled.max_context,
         ),
-        tuple(
-            ScratchAllocation(p.buffer.name, p.offset, p.buffer.bytes_per_channel, p.first, p.last)
-            for p in compiled.plan.placements
-        ),
+        tuple(ScratchAllocation(p.buffer.name, p.offset, p.size, p.first, p.last) for p in compiled.plan.placements),
         tuple(_envelope(compiled)),
     )
     tokenizer, tokenizer_json = _tokenizer(model)

@@ -87,7 +87,7 @@ def _scratch(plan: ScratchPlan, tasks: list[Task]) -> str:
     lines = [f"peak {plan.peak} bytes a channel", "  first   last  offset   bytes  buffer"]
     for p in plan.placements:
         last = min(p.last, len(tasks) - 1)
-        lines.append(f"{p.first:7} {last:6} {p.offset:7} {p.buffer.bytes_per_channel:7}  {p.buffer.name}")
+        lines.append(f"{p.first:7} {last:6} {p.offset:7} {p.size:7}  {p.buffer.name}")
     return "\n".join(lines) + "\n"
 
 

@@ -85,8 +85,8 @@ def live_peak(plan: ScratchPlan) -> int:
     """Most bytes of a channel's scratch that hold something at one time; placing them apart takes more."""
     change: dict[int, int] = {}
     for p in plan.placements:
-        change[p.first] = change.get(p.first, 0) + p.buffer.bytes_per_channel
-        change[p.last + 1] = change.get(p.last + 1, 0) - p.buffer.bytes_per_channel
+        change[p.first] = change.get(p.first, 0) + p.size
+        change[p.last + 1] = change.get(p.last + 1, 0) - p.size
     live = peak = 0
     for task in sorted(change):
         live += change[task]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.ir import Task
 from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.errors import WordlineError
@@ -19,20 +20,25 @@ from wordline.machines import Machine
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """``buffer`` lies at ``offset`` from task ``first`` to task ``last`` (indices into the task list)."""
+    """``buffer`` takes ``size`` bytes from ``offset`` on, from task ``first`` to task ``last`` (their indices)."""
 
     buffer: ScratchBuffer
     offset: int
+    size: int
     first: int
     last: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScratchPlan:
-    """Where every buffer lies; ``peak`` is the highest byte used in a channel."""
+    """Where every buffer lies; ``peak`` is the highest byte used in a channel.
+
+    ``granule``: channel commands move whole columns, so buffers start and end on multiples of this many bytes.
+    """
 
     placements: tuple[Placement, ...]
     peak: int
+    granule: int
 
     def offsets(self) -> dict[ScratchBuffer, int]:
         """Bytes from the start of a channel's scratch, by buffer."""
@@ -73,15 +79,17 @@ def plan_scratch(
         placements = _place(machine, spans, 0)
     if isinstance(placements, _NoRoom):
         raise placements.error(machine, tasks)
-    peak = max((p.offset + p.buffer.bytes_per_channel for p in placements), default=0)
-    return ScratchPlan(tuple(sorted(placements, key=lambda p: (p.first, p.offset))), peak)
+    peak = max((p.offset + p.size for p in placements), default=0)
+    ordered = tuple(sorted(placements, key=lambda p: (p.first, p.offset)))
+    return ScratchPlan(ordered, peak, machine.organisation.column_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoRoom:
-    """``buffer``, alive from task ``first`` to ``last``, does not fit beside what is ``alive`` in that time."""
+    """``buffer`` of ``size`` bytes, alive from task ``first`` to ``last``, finds no room beside what is ``alive``."""
 
     buffer: ScratchBuffer
+    size: int
     first: int
     last: int
     alive: tuple[Placement, ...]
@@ -89,13 +97,13 @@ class _NoRoom:
     def error(self, machine: Machine, tasks: Sequence[Task]) -> WordlineError:
         capacity = machine.scratch.bytes_per_channel
         moments = [[p for p in self.alive if p.first <= at <= p.last] for at in range(self.first, self.last + 1)]
-        together = max(moments, key=lambda live: sum(p.buffer.bytes_per_channel for p in live))
-        used = sum(p.buffer.bytes_per_channel for p in together)
-        largest = sorted(together, key=lambda p: -p.buffer.bytes_per_channel)[:4]
-        others = ", ".join(f"{p.buffer} {p.buffer.bytes_per_channel} B" for p in largest) or "nothing else"
+        together = max(moments, key=lambda live: sum(p.size for p in live))
+        used = sum(p.size for p in together)
+        largest = sorted(together, key=lambda p: -p.size)[:4]
+        others = ", ".join(f"{p.buffer} {p.size} B" for p in largest) or "nothing else"
         return WordlineError(
             "scratch-full",
-            f"{self.buffer} needs {self.buffer.bytes_per_channel} bytes of scratch in every channel, "
+            f"{self.buffer} needs {self.size} bytes of scratch in every channel, "
             f"{capacity - used} of {capacity} are free (live with it: {others})",
             where=tasks[self.first].op if self.first < len(tasks) else self.buffer.name,
             remedy="compile for a shorter --context or a machine with more channels or scratch "
@@ -108,24 +116,27 @@ def _place(machine: Machine, spans: dict[ScratchBuffer, tuple[int, int]], spread
     placed: list[Placement] = []
     space = _Space(machine.scratch.bytes_per_channel, len(spans))
 
+    def taken(buffer: ScratchBuffer) -> int:
+        return round_up(buffer.bytes_per_channel, machine.organisation.column_bytes)
+
     def spread_out(buffer: ScratchBuffer, first: int, last: int) -> bool:
-        return buffer.bytes_per_channel <= spread and last - first <= LONG_LIFE
+        return taken(buffer) <= spread and last - first <= LONG_LIFE
 
     def order(item: tuple[ScratchBuffer, tuple[int, int]]) -> tuple[int, int, tuple[int, int]]:
         buffer, (first, last) = item
         rank = 0 if last - first > LONG_LIFE else 1 + spread_out(buffer, first, last)
-        return rank, -buffer.bytes_per_channel, (first, last)
+        return rank, -taken(buffer), (first, last)
 
     for buffer, (first, last) in sorted(spans.items(), key=order):
-        size = buffer.bytes_per_channel
+        size = taken(buffer)
         offsets, rests = space.free(size, first, last)
         if not offsets.size:
             alive = tuple(p for p in placed if p.first <= last and first <= p.last)
-            return _NoRoom(buffer, first, last, alive)
+            return _NoRoom(buffer, size, first, last, alive)
         # argmax takes the first of equals: the lowest offset.
         offset = int(offsets[rests.argmax() if spread_out(buffer, first, last) else 0])
         space.take(offset, size, first, last)
-        placed.append(Placement(buffer, offset, first, last))
+        placed.append(Placement(buffer, offset, size, first, last))
     return placed
 
 

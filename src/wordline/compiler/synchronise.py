@@ -14,12 +14,9 @@ import numpy as np
 
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.ir import Task
-from wordline.compiler.kernel.scratch import CHANNEL_ALIGNMENT
+from wordline.compiler.kernel.scratch import ScratchBuffer
 from wordline.compiler.memory import ScratchPlan
 from wordline.isa.declare import Engine
-
-GRANULE = CHANNEL_ALIGNMENT
-"""Bytes whose hazards are tracked together: no two buffers share them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,11 @@ def synchronise(
 def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     """For each task the latest earlier task of each engine that must have taken effect before it."""
     offsets = plan.offsets()
-    granules = ceil_div(plan.peak, GRANULE) + 1
+
+    def touched(buffer: ScratchBuffer, part: int, parts: int) -> slice:
+        return _span(offsets[buffer], buffer.bytes_per_channel, plan.granule, part, parts)
+
+    granules = ceil_div(plan.peak, plan.granule) + 1
     engines = {engine: position for position, engine in enumerate(Engine)}
     writer = np.full(granules, -1)
     readers = np.full((len(engines), granules), -1)
@@ -76,8 +77,8 @@ def _dependences(tasks: Sequence[Task], plan: ScratchPlan) -> list[list[int]]:
     for index, task in enumerate(tasks):
         found: set[int] = set()
         shares = {share.buffer: (share.part, share.parts) for share in task.shares}
-        read = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, WHOLE)) for b in task.reads]
-        written = [_span(offsets[b], b.bytes_per_channel, *shares.get(b, WHOLE)) for b in task.writes]
+        read = [touched(b, *shares.get(b, WHOLE)) for b in task.reads]
+        written = [touched(b, *shares.get(b, WHOLE)) for b in task.writes]
         produced = {int(w) for span in read for w in np.unique(writer[span])}
         for span in written:
             found.update(int(w) for w in np.unique(writer[span]))
@@ -104,9 +105,9 @@ WHOLE = (0, 1)
 """The part of a buffer, and the number of its parts, that stand for all of it."""
 
 
-def _span(offset: int, size: int, part: int, parts: int) -> slice:
+def _span(offset: int, size: int, granule: int, part: int, parts: int) -> slice:
     """Granules of a buffer; a part, wherever its bytes really are, stands for its share of them, at least one."""
-    first, end = offset // GRANULE, ceil_div(offset + size, GRANULE)
+    first, end = offset // granule, ceil_div(offset + size, granule)
     begin = first + (end - first) * part // parts
     return slice(begin, max(begin + 1, first + (end - first) * (part + 1) // parts))
 

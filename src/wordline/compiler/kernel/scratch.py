@@ -16,8 +16,6 @@ from wordline.machines.machine import Machine
 
 ScratchDType = Literal["bf16", "f32", "i32", "f16"]
 ELEMENT_BYTES: dict[ScratchDType, int] = {"bf16": 2, "f32": 4, "i32": 4, "f16": 2}
-CHANNEL_ALIGNMENT = 32
-"""Channel commands move whole columns: buffers start and end on multiples of this many bytes (instruction-set rule)."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,8 +92,7 @@ class ScratchTensor:
 def contiguous(name: str, dtype: ScratchDType, elements: int, pad_to: int = 1) -> ScratchTensor:
     """A new vector on channel 0, its capacity rounded up to a multiple of ``pad_to`` elements."""
     capacity, size = round_up(elements, pad_to), ELEMENT_BYTES[dtype]
-    buffer = ScratchBuffer(name, round_up(capacity * size, CHANNEL_ALIGNMENT))
-    return ScratchTensor(buffer, dtype, ((capacity, size),), 0, False, elements)
+    return ScratchTensor(ScratchBuffer(name, capacity * size), dtype, ((capacity, size),), 0, False, elements)
 
 
 def broadcast(name: str, dtype: ScratchDType, elements: int, pad_to: int = 1) -> ScratchTensor:
@@ -112,6 +109,6 @@ def shard_elements(machine: Machine, elements: int) -> int:
 def sharded(name: str, machine: Machine, elements: int, dtype: ScratchDType = "bf16") -> ScratchTensor:
     """A new GEMV result: element m at channel m // Mc, position m % Mc, with Mc = :func:`shard_elements`."""
     shard, size = shard_elements(machine, elements), ELEMENT_BYTES[dtype]
-    buffer = ScratchBuffer(name, round_up(shard * size, CHANNEL_ALIGNMENT))
+    buffer = ScratchBuffer(name, shard * size)
     dims = ((machine.organisation.channels, machine.scratch.bytes_per_channel), (shard, size))
     return ScratchTensor(buffer, dtype, dims, 0, False, elements)

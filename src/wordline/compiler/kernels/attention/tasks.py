@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordline.compiler.choices import WHOLE, AttentionChoice, Cuts
-from wordline.compiler.integers import round_up
 from wordline.compiler.kernel.ir import Item, Share
-from wordline.compiler.kernel.scratch import CHANNEL_ALIGNMENT, ScratchBuffer, ScratchTensor
+from wordline.compiler.kernel.scratch import ScratchBuffer, ScratchTensor
 from wordline.compiler.kernel.symbols import SharedRegister
 from wordline.compiler.kernels.attention import vector
 from wordline.compiler.kernels.attention.append import append, append_value
@@ -66,8 +65,7 @@ class AttentionSteps:
         self.scores = [self._buffer("scores", i, shape.group * shape.score_bytes) for i in range(rounds)]
         self.partials = [self._buffer("partial", i, partial_bytes(machine, shape)) for i in range(rounds)]
         # One for all rounds: in between, nothing that another engine waits for takes its place.
-        size = round_up(shape.kv.groups * shape.group * vector.F32_BYTES, CHANNEL_ALIGNMENT)
-        self.sums = ScratchBuffer(f"sums{shape.layer}", size)
+        self.sums = ScratchBuffer(f"sums{shape.layer}", shape.kv.groups * shape.group * vector.F32_BYTES)
         self.steps: list[Step] = []
         if apart:
             body = append(shape, k, v)
