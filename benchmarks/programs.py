@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from wordline.compiler.alone import encode_tasks, gemv_alone
 from wordline.compiler.arguments import argument_memory
 from wordline.compiler.choices import GemvShape
-from wordline.compiler.codegen import GeneratedProgram, generate
+from wordline.compiler.codegen import GeneratedProgram
 from wordline.compiler.compiled import Compiled
 from wordline.compiler.gemv_plan import first_choice
 from wordline.compiler.kernel.ir import Task
-from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
 from wordline.compiler.kernels.hbm2_pim.elementwise import Operation, elementwise, plan_elementwise
 from wordline.compiler.kernels.hbm2_pim.gemv import plan_gemv
 from wordline.compiler.kernels.hbm2_pim.placement import generate_gemv
 from wordline.compiler.kernels.hbm2_pim.state import ChannelState
-from wordline.compiler.layout import place_weights
-from wordline.compiler.memory import plan_scratch
 from wordline.compiler.optimisations import ALL, Optimisations
 from wordline.compiler.pipeline import compile_graph
-from wordline.compiler.projection import project
-from wordline.compiler.synchronise import synchronise
 from wordline.frontend.load import load_config
-from wordline.isa import instruction_set
 from wordline.isa.declare import Engine
-from wordline.isa.verify import verify_program
 from wordline.machines import Machine
 from wordline.sim.shapes import ModelShape
 
@@ -45,11 +38,8 @@ class Benchmark:
 
 def gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
     """y[m] = W[m, k] x, with x in scratch (every channel) at the start and y there at the end."""
-    stream = place_weights(machine, ["w"], [m], k, 0, first_choice(machine, GemvShape((m,), k)))
-    x = broadcast("x", "bf16", k, machine.bank_unit.lanes)
-    zeros = ScratchBuffer("zeros", machine.organisation.column_bytes)
-    tasks = project(machine, stream, x, zeros, "y", "gemv", "gemv", awaited=False).tasks
-    return Benchmark(_generate(machine, tasks, (zeros, x.buffer)), np.zeros(0, np.int32))
+    shape = GemvShape((m,), k)
+    return Benchmark(gemv_alone(machine, shape, first_choice(machine, shape)), np.zeros(0, np.int32))
 
 
 def block_gemv_program(machine: Machine, m: int, k: int) -> Benchmark:
@@ -62,7 +52,7 @@ def elementwise_program(machine: Machine, operation: Operation, elements: int) -
     state = ChannelState()
     items = elementwise(plan_elementwise(machine, operation, elements), state)
     task = Task(Engine.CHANNEL, operation, operation, "vector", "", (*items, *state.single()))
-    return Benchmark(_generate(machine, [task], []), np.zeros(0, np.int32))
+    return Benchmark(encode_tasks(machine, [task], []), np.zeros(0, np.int32))
 
 
 def attention_program(machine: Machine, shape: ModelShape, max_context: int, context: int) -> Benchmark:
@@ -79,7 +69,7 @@ def attention_program(machine: Machine, shape: ModelShape, max_context: int, con
     written = {buffer for task in tasks for buffer in task.writes}
     given = dict.fromkeys(b for task in tasks for b in task.reads if b not in written)
     inputs = (compiled.lowered.zeros, *(b for b in given if b is not compiled.lowered.zeros))
-    return Benchmark(_generate(machine, tasks, inputs), _memory(compiled, context))
+    return Benchmark(encode_tasks(machine, tasks, inputs), _memory(compiled, context))
 
 
 def decode_program(
@@ -107,11 +97,3 @@ def compiled_step(
 
 def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:
     return argument_memory(compiled.lowered.kv, compiled.weight_rows, context)
-
-
-def _generate(machine: Machine, tasks: Sequence[Task], inputs: Sequence[ScratchBuffer]) -> GeneratedProgram:
-    """Encode ``tasks``; ``inputs`` hold data from the start."""
-    plan = plan_scratch(machine, tasks, inputs)
-    generated = generate(machine, instruction_set(machine.generation), tasks, plan, synchronise(tasks, plan))
-    verify_program(generated.program, machine)
-    return generated

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.programs import bf16, build, get, put_everywhere
+from wordline.compiler.candidates import gemv_candidates
 from wordline.compiler.choices import GemvChoice, GemvShape, Order, plain_gemv
 from wordline.compiler.gemv_plan import first_choice, gemv_cost, illegal, legal_parts, placed, plan_stages
 from wordline.compiler.kernel.scratch import ScratchBuffer, broadcast
@@ -173,6 +174,22 @@ def test_any_choice(
         run(target, outputs, k, 2, seed, choice)
 
 
+@pytest.mark.parametrize(
+    ("machine", "outputs", "k"),
+    [("chip", [72, 24], 1152), ("2 accumulators", [100], 2112), ("8 channels, 3 accumulators", [260], 1280)],
+)
+def test_every_candidate(machine: str, outputs: list[int], k: int) -> None:
+    """All that a search may choose, and the cost model's first choice among them."""
+    target, shape = MACHINES[machine], GemvShape(tuple(outputs), k)
+    candidates = gemv_candidates(target, shape)
+    legal = [choice for choice in candidates if illegal(target, shape, choice) is None]
+    assert len(candidates) == len(set(candidates)) >= len(legal) > 10
+    assert {choice.order for choice in legal} == {"outputs", "inputs"}
+    assert first_choice(target, shape) in legal
+    for choice in legal:
+        run(target, outputs, k, 1, 0, choice)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_inputs_outermost_in_loops_of_groups(padded: bool) -> None:
     """Two accumulators and three slices, the last one narrower: each slice has loops of its own."""
@@ -227,6 +244,16 @@ def test_k_is_split_where_that_saves_fills() -> None:
     assert split.visits < whole.visits
 
 
+def test_inputs_are_outermost_where_accumulators_are_few() -> None:
+    """Two accumulators would put all of the input into the buffer again for every two rows."""
+    shape = GemvShape((4096,), 4096)
+    first = first_choice(MACHINES["2 accumulators"], shape)
+    assert (first.order, first.parts) == ("inputs", 2)
+    assert first_choice(MACHINES["chip"], shape) == plain_gemv(MACHINES["chip"])
+    logits = GemvShape((4096,), 4096, read_out=True)
+    assert first_choice(MACHINES["2 accumulators"], logits).order == "outputs"
+
+
 @pytest.mark.parametrize(
     ("shape", "choice", "reason"),
     [
@@ -240,7 +267,7 @@ def test_k_is_split_where_that_saves_fills() -> None:
         (GemvShape((64,), 128), GemvChoice(32, 64, parts=8), "an addition of 8 operands"),
         (GemvShape((64,), 4096), GemvChoice(32, 32, "inputs", parts=4), "an addition of 5 operands"),
         (GemvShape((64,), 4096, read_out=True), GemvChoice(32, 64, "inputs"), "logits go to the host"),
-        (GemvShape((400000,), 4096), GemvChoice(32, 64, "inputs"), "take 108288 bytes of each channel's scratch"),
+        (GemvShape((400000,), 4096), GemvChoice(32, 64, "inputs"), "take 66432 bytes of each channel's scratch"),
     ],
 )
 def test_what_cannot_be_chosen_says_why(shape: GemvShape, choice: GemvChoice, reason: str) -> None:

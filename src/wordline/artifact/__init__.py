@@ -4,6 +4,7 @@ from wordline.artifact.artifact import Artifact, open_artifact
 from wordline.artifact.manifest import (
     LOGITS_BYTES,
     ArgumentNames,
+    Chosen,
     Entry,
     Envelope,
     KvLayout,
@@ -14,6 +15,8 @@ from wordline.artifact.manifest import (
     ModelInfo,
     Part,
     ScratchAllocation,
+    Searched,
+    SearchedStep,
     TokenizerInfo,
     WeightPlacement,
 )
@@ -25,6 +28,7 @@ __all__ = [
     "ArgumentNames",
     "Artifact",
     "ArtifactContents",
+    "Chosen",
     "Entry",
     "EntryContents",
     "Envelope",
@@ -37,6 +41,8 @@ __all__ = [
     "Part",
     "Range",
     "ScratchAllocation",
+    "Searched",
+    "SearchedStep",
     "TokenizerInfo",
     "WeightPlacement",
     "check_target",

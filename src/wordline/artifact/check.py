@@ -21,7 +21,12 @@ from wordline.machines import Machine
 
 def check_manifest(manifest: Manifest, machine: Machine, program: bytes) -> str:
     """The first problem found, or an empty text."""
-    checks = (_check_parts(manifest, machine), _check_memory(manifest, machine), _check_logits(manifest))
+    checks = (
+        _check_parts(manifest, machine),
+        _check_memory(manifest, machine),
+        _check_logits(manifest),
+        _check_choices(manifest),
+    )
     problem = next((c for c in checks if c), "")
     if problem:
         return problem
@@ -49,6 +54,16 @@ def _check_parts(manifest: Manifest, machine: Machine) -> str:
             return f"{WEIGHTS} has {parts[WEIGHTS].bytes} bytes, {manifest.memory.weight_rows} rows are {wanted}"
     if TOKENIZER in parts and manifest.tokenizer is None:
         return f"{TOKENIZER} has no description"
+    return ""
+
+
+def _check_choices(manifest: Manifest) -> str:
+    step = manifest.search
+    if step is not None and not (step.first_cycles and step.cycles):
+        return "a step that was searched takes 0 cycles"
+    for searched in (chosen.search for chosen in manifest.choices):
+        if searched is not None and not (searched.first_cycles and searched.cycles):
+            return f"{searched.best!r:.60} was timed with 0 cycles"
     return ""
 
 

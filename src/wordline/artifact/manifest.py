@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wordline.isa.provenance import Range
 
-SCHEMA = 3
+SCHEMA = 4
 MANIFEST, PROGRAM, WEIGHTS, TOKENIZER = "manifest.json", "program.bin", "weights.bin", "tokenizer.json"
 ENTRY_ALIGNMENT = 64
 """Entry images start at multiples of this in ``program.bin``, so that they can be read as 64-bit words in place."""
@@ -182,6 +182,46 @@ class TokenizerInfo:
 
 
 @dataclass(frozen=True)
+class Searched:
+    """What a search found for operations of one shape, timed alone on the cycle model.
+
+    ``first`` is the cost model's choice, ``best`` the fastest of ``timed`` of ``candidates``; ``bound`` names the limit
+    that ``bound_cycles`` is. ``dropped``: why the program does not use the best (None: it does).
+    """
+
+    first: str
+    first_cycles: int
+    best: str
+    cycles: int
+    bound: str
+    bound_cycles: float
+    timed: int
+    candidates: int
+    dropped: str | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the compiler chose for ``count`` operations of one shape; ``operation`` names them, layers as ``*``."""
+
+    kind: str
+    operation: str
+    count: int
+    shape: str
+    choice: str
+    search: Searched | None
+
+
+@dataclass(frozen=True)
+class SearchedStep:
+    """Cycles of one step at each of ``contexts``, all together: of the program, and with the first choices."""
+
+    contexts: tuple[int, ...]
+    first_cycles: int
+    cycles: int
+
+
+@dataclass(frozen=True)
 class Part:
     """Length and SHA-256 (hex) of a file of the artifact."""
 
@@ -191,7 +231,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``manifest.json``, without its own digest."""
+    """``manifest.json``, without its own digest. ``search``: None if the choices are the cost model's."""
 
     schema: int
     wordline_version: str
@@ -201,5 +241,7 @@ class Manifest:
     entries: dict[str, Entry]
     memory: MemoryMap
     logits: LogitsOutput
+    choices: tuple[Chosen, ...]
+    search: SearchedStep | None
     tokenizer: TokenizerInfo | None
     parts: dict[str, Part]

@@ -26,6 +26,7 @@ from wordline.artifact.manifest import (
     SCHEMA,
     TOKENIZER,
     WEIGHTS,
+    Chosen,
     Entry,
     LogitsOutput,
     MachineRef,
@@ -33,6 +34,7 @@ from wordline.artifact.manifest import (
     MemoryMap,
     ModelInfo,
     Part,
+    SearchedStep,
     TokenizerInfo,
 )
 from wordline.artifact.records import to_json
@@ -71,6 +73,8 @@ class ArtifactContents:
     weights: Iterable[npt.NDArray[np.uint16]] | None = None
     tokenizer: TokenizerInfo | None = None
     tokenizer_json: bytes | None = field(default=None, repr=False)
+    choices: tuple[Chosen, ...] = ()
+    search: SearchedStep | None = None
 
 
 def write_artifact(path: str | Path, contents: ArtifactContents) -> Path:
@@ -221,6 +225,8 @@ def _write_parts(folder: Path, contents: ArtifactContents) -> None:
         entries=entries,
         memory=contents.memory,
         logits=contents.logits,
+        choices=contents.choices,
+        search=contents.search,
         tokenizer=contents.tokenizer,
         parts=parts,
     )

@@ -6,31 +6,30 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from importlib import resources
-from importlib.resources.abc import Traversable
+from collections.abc import Callable
 from pathlib import Path
 
-import wordline
 from wordline import knobs
 from wordline.artifact import Artifact, check_target, open_artifact, write_artifact
+from wordline.cli.searching import tuning_of
 from wordline.cli.targets import model_stem
 from wordline.errors import WordlineError
 from wordline.files import write_text
 from wordline.machines import Machine
+from wordline.sources import compiler_hash
 
 HASHES = "model-hashes.json"
-#: The packages whose sources decide what is compiled.
-COMPILER = ("artifact", "compiler", "frontend", "graph", "isa", "numerics")
 
 
-def cached_artifact(source: Path, machine: Machine, context: int | None, progress: Callable[[str], None]) -> Artifact:
-    """The artifact of ``source`` for ``machine``: from the cache, or compiled into it.
+def cached_artifact(
+    source: Path, machine: Machine, context: int | None, progress: Callable[[str], None], search: float = 0.0
+) -> Artifact:
+    """The artifact of ``source`` for ``machine``: from the cache, or compiled into it, with a ``search`` of seconds.
 
     An artifact in the cache that is damaged is compiled again.
     """
     folder = knobs.cache_dir() / "artifacts"
-    stem = f"{_name(source)}-{cache_key(source, machine, context)}"
+    stem = f"{_name(source)}-{cache_key(source, machine, context, search)}"
     path = folder / f"{stem}-{compiler_hash()[:8]}.wl"
     if path.is_dir():
         try:
@@ -41,7 +40,7 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
     progress("loading the compiler")
     from wordline.compiler.pipeline import compile_model
 
-    contents = compile_model(source, machine, context, progress)
+    contents = compile_model(source, machine, context, progress, tuning=tuning_of(search, progress))
     progress("writing the artifact")
     write_artifact(path, contents)
     for old in folder.glob(f"{stem}-*.wl"):
@@ -50,31 +49,10 @@ def cached_artifact(source: Path, machine: Machine, context: int | None, progres
     return open_artifact(path, machine, verify=False)
 
 
-def cache_key(source: Path, machine: Machine, context: int | None) -> str:
+def cache_key(source: Path, machine: Machine, context: int | None, search: float = 0.0) -> str:
     """Content hash (16 hex digits) of model, machine and options."""
-    parts = [model_hash(source), machine.name, machine.hash, str(context)]
+    parts = [model_hash(source), machine.name, machine.hash, str(context), *([f"search {search}"] if search else [])]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-
-
-def compiler_hash() -> str:
-    """Hash of the version and the sources of the compiler: a changed compiler compiles again."""
-    digest = hashlib.sha256(wordline.__version__.encode())
-    root = resources.files("wordline")
-    for package in COMPILER:
-        for name, file in sorted(_sources(root / package, package)):
-            digest.update(name.encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources(folder: Traversable, name: str) -> Iterator[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _sources(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith(".py"):
-            yield f"{name}/{entry.name}", entry
 
 
 def model_hash(source: Path) -> str:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wordline.cli.models import MODEL_HELP, add_layers_option, chosen_contexts, contexts, import_model
 from wordline.cli.options import add_json_option, add_machine_options, machine_of
 from wordline.cli.output import print_json, print_tables, table
 from wordline.cli.progress import progress
+from wordline.cli.searching import add_search_option, choice_tables, search_document, tuning_of
 
 if TYPE_CHECKING:
+    from wordline.artifact import Chosen, SearchedStep
     from wordline.compiler.estimate import Estimate, PartTime, StepTime
 
 NAME = "estimate"
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_layers_option(parser)
     add_machine_options(parser)
+    add_search_option(parser)
     add_json_option(parser)
 
 
@@ -45,16 +48,27 @@ def run(args: argparse.Namespace) -> int:
         model = import_model(args.model, args.layers, report)
         from wordline.compiler.estimate import estimate
 
-        found = estimate(model, machine, chosen_contexts(args.context, model), report)
+        asked = chosen_contexts(args.context, model)
+        found = estimate(model, machine, asked, report, tuning_of(args.search, report, asked))
     if args.json:
         print_json(document(found))
         return 0
     print_tables(*_head(found), "", _steps(found), "", _memory(found))
+    if found.compiled.tuned is not None:
+        print_tables("", *choice_tables(*_choices(found)))
     for step in found.steps:
         print_tables("", _causes(step), "", _energy(step), "", _parts(step, "kind of operation", step.kinds))
     longest = found.steps[-1]
     print_tables("", _parts(longest, "operation", longest.operations))
     return 0
+
+
+def _choices(found: Estimate) -> tuple[Sequence[Chosen], SearchedStep | None]:
+    """What was chosen, and what a search found."""
+    from wordline.compiler.contents import chosen, searched_step
+
+    tuned = found.compiled.tuned
+    return chosen(found.compiled), None if tuned is None else searched_step(tuned)
 
 
 def what_if(found: Estimate) -> str | None:
@@ -86,6 +100,7 @@ def document(found: Estimate) -> dict[str, Any]:
         "joules_per_token": steps[-1]["joules_per_token"],
         "percent": steps[-1]["percent"],
         "memory": memory,
+        **search_document(*_choices(found)),
         "steps": steps,
     }
 

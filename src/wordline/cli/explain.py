@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,10 @@ from wordline.cli.models import DEFAULT_CONTEXT, MODEL_HELP, add_layers_option, 
 from wordline.cli.options import add_json_option, add_machine_options, machine_of, positive
 from wordline.cli.output import print_json, print_tables, table, write_text
 from wordline.cli.progress import progress
+from wordline.cli.searching import add_search_option, tuning_of
 
 if TYPE_CHECKING:
+    from wordline.compiler.compiled import Kept
     from wordline.compiler.explain import Explanation
 
 NAME = "explain"
@@ -28,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_layers_option(parser)
     add_machine_options(parser)
+    add_search_option(parser)
     add_json_option(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with all of it")
 
@@ -41,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         from wordline.compiler.explain import explain
 
         context = args.context or min(DEFAULT_CONTEXT, int(model.metadata["max_context"]))
-        compiled, result = time_step(model, machine, context, report)
+        compiled, result = time_step(model, machine, context, report, tuning=tuning_of(args.search, report, [context]))
         found = explain(compiled, result, args.op)
     title = f"{compiled.graph.name} on {machine.name} ({machine.hash[:12]}), context {context}"
     step_ns = result.nanoseconds
@@ -93,6 +97,7 @@ def document(e: Explanation) -> dict[str, Any]:
         ],
         "runner_up": None if e.runner_up is None else e.runner_up.name,
         "margin": e.margin,
+        "search": None if e.kept is None else search_document(e.kept),
         "timed": {
             "channel_ns_all": e.channel_ns,
             "vector_busy_ns_all": e.vector_ns,
@@ -100,6 +105,50 @@ def document(e: Explanation) -> dict[str, Any]:
             "bounds": [{"cause": b.cause, "ns_all": b.ns, "constants": b.constants} for b in e.bounds],
         },
     }
+
+
+SHOWN = 12
+"""Candidates of a search that are shown, the fastest first; --json has all."""
+
+
+def search_document(kept: Kept) -> dict[str, Any]:
+    """What a search found for an operation, as plain data; times in cycles."""
+    found, space = kept.found, kept.found.space
+    return {
+        "shape": space.text,
+        "bound": {"name": space.bound, "cycles": space.bound_cycles, "percent": found.percent_of_bound},
+        "first": space.describe(found.first),
+        "best": space.describe(found.best),
+        "dropped": kept.dropped,
+        "candidates": found.candidates,
+        "complete": found.complete,
+        "trials": [{"choice": t.text, "cycles": t.cycles, "failed": t.failed} for t in found.trials],
+        "out": [
+            {"choice": space.describe(choice), "reason": illegal.reason, "rule": illegal.rule}
+            for choice, illegal in space.candidates().out
+        ],
+    }
+
+
+def search_table(kept: Kept) -> Any:
+    """The fastest candidates of a search, and what excludes others."""
+    found, space = kept.found, kept.found.space
+    timed = sorted((t for t in found.trials if t.cycles is not None), key=lambda t: t.cycles or 0)
+    rows = []
+    for trial in timed[:SHOWN]:
+        note = "first choice" if trial.choice == found.first else ""
+        if trial.choice == found.best:
+            note = ", ".join(filter(None, (note, "fastest" if kept.dropped is None else f"fastest, {kept.dropped}")))
+        percent = 100 * space.bound_cycles / (trial.cycles or 1)
+        rows.append([trial.text, note, "", f"{trial.cycles:,}", f"{percent:.1f}"])
+    reasons = Counter((illegal.reason, illegal.rule) for _, illegal in space.candidates().out)
+    reasons.update((t.failed, "compiling it failed") for t in found.trials if t.failed is not None)
+    rows += [[f"{count} others", reason, rule, "-", "-"] for (reason, rule), count in reasons.items()]
+    title = (
+        f"searched alone: {len(found.trials)} of {found.candidates} candidates timed, "
+        f"{found.percent_of_bound:.1f} % of {space.bound} reached ({found.first_percent_of_bound:.1f} % by the first)"
+    )
+    return table(title, ["choice", "verdict", "rule", "cycles", f"% of {space.bound}"], rows, left=3)
 
 
 def margin_text(e: Explanation) -> str:
@@ -144,6 +193,7 @@ def _details(e: Explanation) -> list[Any]:
         rows += [["", t.name, "", t.constants, f"{t.ns:,.1f}"] for t in c.terms]
     shared = f"; one task with {', '.join(e.shared_with)}" if e.shared_with else ""
     bounds = [[b.cause, b.constants, f"{b.ns / 1e3:,.3f}"] for b in e.bounds]
+    searched = [] if e.kept is None else [search_table(e.kept)]
     return [
         table(
             f"{e.op} ({e.count}x): {e.winner.name}, {margin_text(e)}{shared}",
@@ -151,5 +201,6 @@ def _details(e: Explanation) -> list[Any]:
             rows,
             left=4,
         ),
+        *searched,
         table("in the timed step", ["cause", "constants", "µs of all"], bounds, left=2),
     ]

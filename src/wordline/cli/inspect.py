@@ -12,6 +12,7 @@ from wordline.cli.memory import MIB, memory_document, memory_map, memory_tables
 from wordline.cli.memory_picture import memory_picture
 from wordline.cli.options import add_json_option
 from wordline.cli.output import print_json, print_tables, table, write_text
+from wordline.cli.searching import choice_tables
 from wordline.cli.targets import model_path
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
         f"artifact {artifact.digest[:12]}, by wordline {manifest.wordline_version}; every part matches its hash",
     ]
     print_tables(*lines, "", _parts(artifact), "", _memory(artifact), "", _weights(artifact))
+    print_tables("", *choice_tables(manifest.choices, manifest.search))
     for name, entry in manifest.entries.items():
         print_tables("", _streams(artifact, name), "", _provenance(name, entry))
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wordline.cli.model_package import PACKAGE, packaged_model
 from wordline.cli.options import DEFAULT_MACHINE, add_machine_options, machine_of, positive
+from wordline.cli.searching import add_search_option
 from wordline.errors import WordlineError
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ def add_model_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """``--machine --set --context --device``, for what runs a model; read them with :func:`open_target`."""
+    """``--machine --set --context --search --device``, for what runs a model; :func:`open_target` reads them."""
     add_machine_options(parser)
     parser.set_defaults(machine=None)
     add_context_option(parser)
+    add_search_option(parser)
     parser.add_argument(
         "--device",
         metavar="STRING",
@@ -109,6 +111,12 @@ def open_target(args: argparse.Namespace, progress: Callable[[str], None]) -> tu
     if is_artifact(path):
         from wordline.artifact import open_artifact
 
+        if args.search:
+            raise WordlineError(
+                "already-compiled",
+                f"{path} is an artifact, there is nothing to --search",
+                remedy="give the model that it was compiled from, or leave out --search",
+            )
         # A device that names its machine is checked against the artifact; otherwise the artifact decides.
         if (args.device and ":" in args.device) or args.machine is not None or args.set:
             spec = device_of(args)
@@ -120,7 +128,7 @@ def open_target(args: argparse.Namespace, progress: Callable[[str], None]) -> tu
     from wordline.cli.cache import cached_artifact
 
     spec = device_of(args)
-    return cached_artifact(path, spec.machine, args.context, progress), spec
+    return cached_artifact(path, spec.machine, args.context, progress, args.search), spec
 
 
 def is_artifact(path: Path) -> bool:

@@ -68,7 +68,7 @@ class GemvChoice:
             f"{self.order} outermost": self.order != plain.order,
             f"K in {self.parts} parts" if self.parts > 1 else "K not split": self.parts != plain.parts,
             "padded" if self.padded else "not padded": self.padded != plain.padded,
-            f"{self.stages} stages" if self.stages else "all stages": self.stages != plain.stages,
+            _counted(self.stages, "stage") if self.stages else "all stages": self.stages != plain.stages,
         }
         return ", ".join(text for text, differs in told.items() if differs)
 
@@ -131,7 +131,12 @@ class AttentionChoice:
             return "whole" if cuts == WHOLE else "/".join(map(str, cuts))
 
         weighing = "query by query" if self.query_by_query else told(self.weigh_cuts)
-        return f"{self.groups} channel groups, scores {told(self.score_cuts)}, weighing {weighing}"
+        groups = _counted(self.groups, "channel group")
+        return f"{groups}, scores {told(self.score_cuts)}, weighing {weighing}"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @dataclass(frozen=True, slots=True)

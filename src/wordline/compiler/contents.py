@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from wordline.artifact import (
     ArtifactContents,
+    Chosen,
     EntryContents,
     Envelope,
     KvLayout,
@@ -21,14 +22,18 @@ from wordline.artifact import (
     MemoryMap,
     ModelInfo,
     ScratchAllocation,
+    Searched,
+    SearchedStep,
     TokenizerInfo,
     WeightPlacement,
 )
+from wordline.artifact.names import starred
 from wordline.compiler.arguments import ARGUMENT_WORDS, ARGUMENTS
-from wordline.compiler.compiled import Compiled
+from wordline.compiler.compiled import Compiled, Kept, Tuned
 from wordline.compiler.footprint import envelope_contexts, kv_footprint
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.lower import Lowered
+from wordline.compiler.spaces import GemvSpace
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel
 from wordline.graph.ir import Constant, Graph
@@ -68,7 +73,44 @@ def artifact_contents(compiled: Compiled, model: ImportedModel, source: Path) ->
         BankImage(compiled) if _bound(compiled.graph) else None,
         tokenizer,
         tokenizer_json,
+        chosen(compiled),
+        None if compiled.tuned is None else searched_step(compiled.tuned),
     )
+
+
+def chosen(compiled: Compiled) -> tuple[Chosen, ...]:
+    """What was chosen for the operations of each shape, and what a search found for them."""
+    machine, lowered = compiled.machine, compiled.lowered
+    kept = {} if compiled.tuned is None else {k.found.operations: k for k in compiled.tuned.kept}
+    made: list[tuple[str, str, tuple[str, ...], str]] = [
+        ("gemv", str(shape), gemv.operations, GemvSpace(machine, shape).describe(gemv.choice))
+        for shape, gemv in lowered.gemvs.items()
+    ]
+    made.append(("attention", str(lowered.heads), compiled.attentions, str(lowered.attention)))
+    return tuple(
+        Chosen(kind, starred(ops[0]), len(ops), shape, choice, _searched(kept[ops]) if ops in kept else None)
+        for kind, shape, ops, choice in made
+    )
+
+
+def _searched(kept: Kept) -> Searched:
+    found, space = kept.found, kept.found.space
+    return Searched(
+        space.describe(found.first),
+        found.first_cycles,
+        space.describe(found.best),
+        found.best_cycles,
+        space.bound,
+        space.bound_cycles,
+        len(found.trials),
+        found.candidates,
+        kept.dropped,
+    )
+
+
+def searched_step(tuned: Tuned) -> SearchedStep:
+    """The whole step with the choices of the search and with the first ones."""
+    return SearchedStep(tuned.contexts, tuned.first_cycles, tuned.cycles)
 
 
 def _envelope(compiled: Compiled) -> Iterator[Envelope]:

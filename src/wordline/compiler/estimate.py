@@ -19,6 +19,7 @@ from wordline.compiler.compiled import Compiled
 from wordline.compiler.contents import model_shape_of
 from wordline.compiler.footprint import KvFootprint, Owner, kv_footprint, live_peak, weight_owners
 from wordline.compiler.pipeline import Progress, check_context, compile_graph, silent
+from wordline.compiler.tuning import Tuning
 from wordline.frontend.load import ImportedModel
 from wordline.machines import Machine
 from wordline.sim.energy import EnergyModel, EnergyTotals, Ledger, activity_of, split_activity
@@ -106,7 +107,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A model on a machine. ``layers`` of the model's ``model_layers`` were compiled (fewer: a what-if)."""
+    """A model on a machine, and the program that was timed.
+
+    ``layers`` of the model's ``model_layers`` were compiled (fewer: a what-if).
+    """
 
     model: str
     architecture: str
@@ -117,6 +121,7 @@ class Estimate:
     max_context: int
     memory: MemoryPlan
     steps: tuple[StepTime, ...]
+    compiled: Compiled
 
 
 def estimate(
@@ -124,6 +129,7 @@ def estimate(
     machine: Machine,
     contexts: Sequence[int],
     progress: Progress = silent,
+    tuning: Tuning | None = None,
 ) -> Estimate:
     """Compile ``model`` for the longest of ``contexts`` and time one step at each.
 
@@ -132,11 +138,12 @@ def estimate(
         machine: to compile for.
         contexts: tokens attended over, 1 to the model's maximum.
         progress: told each phase.
+        tuning: search for better choices than the cost model's.
 
     Raises:
         WordlineError: "bad-context", or what the compiler refuses ("device-full" with the owner of each part).
     """
-    compiled = _compiled(model, machine, contexts, progress)
+    compiled = _compiled(model, machine, contexts, progress, tuning)
     shape = ModelShape(name=str(model.metadata["name"]), **model_shape_of(model, compiled.lowered))
     progress("timing")
     image = compiled.generated.program.to_bytes()
@@ -156,27 +163,36 @@ def estimate(
         compiled.max_context,
         _memory_plan(compiled, len(image)),
         tuple(steps),
+        compiled,
     )
 
 
 def time_step(
-    model: ImportedModel, machine: Machine, context: int, progress: Progress = silent, *, explain: bool = False
+    model: ImportedModel,
+    machine: Machine,
+    context: int,
+    progress: Progress = silent,
+    *,
+    explain: bool = False,
+    tuning: Tuning | None = None,
 ) -> tuple[Compiled, TimingResult]:
     """The compiled program, and the time of one step at ``context``; arguments and errors as :func:`estimate`.
 
     With ``explain`` the result has the critical path.
     """
-    compiled = _compiled(model, machine, [context], progress)
+    compiled = _compiled(model, machine, [context], progress, tuning)
     progress("timing")
     timing = TimingModel(machine)
     slot = timing.load(compiled.generated.program)
     return compiled, timing.run(slot, 0, _memory(compiled, context), explain=explain)
 
 
-def _compiled(model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress) -> Compiled:
+def _compiled(
+    model: ImportedModel, machine: Machine, contexts: Sequence[int], progress: Progress, tuning: Tuning | None
+) -> Compiled:
     for context in contexts:
         check_context(model, context, str(model.metadata["name"]))
-    return compile_graph(model.graph, machine, max(contexts), progress)
+    return compile_graph(model.graph, machine, max(contexts), progress, tuning=tuning)
 
 
 def _memory(compiled: Compiled, context: int) -> npt.NDArray[np.int32]:

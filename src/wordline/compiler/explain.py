@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wordline.artifact.names import starred
-from wordline.compiler.compiled import Compiled
+from wordline.compiler.compiled import Compiled, Kept
 from wordline.compiler.dispatch import Candidate, Decision
 from wordline.errors import WordlineError
 from wordline.isa.declare import Engine
@@ -57,6 +57,7 @@ class Explanation:
         waited_ns: time for which channels waited for the vector unit or the link on its account.
         bounds: its channel time by cause, longest first; of work that costs the channels nothing, the parts of its
             time on the vector unit.
+        kept: what a search found for it; None without one, or if nothing is open.
     """
 
     op: str
@@ -72,6 +73,7 @@ class Explanation:
     vector_ns: float
     waited_ns: float
     bounds: tuple[Bound, ...]
+    kept: Kept | None
 
 
 def explain(compiled: Compiled, result: TimingResult, pattern: str | None = None) -> list[Explanation]:
@@ -102,7 +104,8 @@ def explain(compiled: Compiled, result: TimingResult, pattern: str | None = None
     for decision in compiled.decisions:
         if decision.task is not None:
             sharers.setdefault(decision.task, []).append(decision.op)
-    return [_explanation(decisions, times, sharers) for decisions in groups.values()]
+    kept = {} if compiled.tuned is None else {op: k for k in compiled.tuned.kept for op in k.found.operations}
+    return [_explanation(decisions, times, sharers, kept) for decisions in groups.values()]
 
 
 def _matches(label: str, pattern: str) -> bool:
@@ -138,7 +141,9 @@ class _Times:
         return causes, busy
 
 
-def _explanation(decisions: list[Decision], times: _Times, sharers: Mapping[str, list[str]]) -> Explanation:
+def _explanation(
+    decisions: list[Decision], times: _Times, sharers: Mapping[str, list[str]], kept: Mapping[str, Kept]
+) -> Explanation:
     first = decisions[0]
     causes, busy = times.of(decisions)
     bounds = [Bound(cause, ns, DECIDED_BY[cause]) for cause, ns in causes.items() if ns > 0]
@@ -161,4 +166,5 @@ def _explanation(decisions: list[Decision], times: _Times, sharers: Mapping[str,
         busy,
         causes[Engine.VECTOR.name.lower()] + causes[Engine.LINK.name.lower()],
         tuple(sorted(bounds, key=lambda bound: -bound.ns)),
+        kept.get(first.op),
     )

@@ -9,9 +9,11 @@ the banks compute, so stages end the later the smaller they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
-from wordline.compiler.choices import GemvChoice, GemvShape, Illegal, plain_gemv
+from wordline.compiler.choices import GemvChoice, GemvShape, Illegal, Order, plain_gemv
 from wordline.compiler.integers import ceil_div
 from wordline.compiler.kernel.scratch import ELEMENT_BYTES
 from wordline.compiler.layout import WeightStream, place_weights
@@ -70,7 +72,10 @@ def illegal(machine: Machine, shape: GemvShape, choice: GemvChoice) -> Illegal |
     if operands > unit.max_operands:
         return Illegal(f"an addition of {operands} operands", f"vector_unit.max_operands is {unit.max_operands}")
     rows = stream.total_rows
-    live = rows * (1 + (stream.slices > 1))  # the additions of a slice run beside the read-outs of the next
+    live = rows
+    if stream.slices > 1:  # the additions of a stage run beside the read-outs of the next
+        ends = [0, *plan_stages(machine, stream)]
+        live = max(ends[i] - ends[max(0, i - 2)] for i in range(1, len(ends)))
     needed = (columns + live + ELEMENT_BYTES["f32"] // ELEMENT_BYTES["bf16"] * rows) * o.column_bytes
     if needed > machine.scratch.bytes_per_channel:
         return Illegal(
@@ -89,40 +94,83 @@ def gemv_cost(machine: Machine, shape: GemvShape, choice: GemvChoice) -> GemvCos
     """First-order cost of a legal choice."""
     t = machine.timing
     stream = placed(machine, shape, choice)
-    rows = stream.total_rows
-    groups = ceil_div(rows, stream.group)
-    chunks = ceil_div(stream.columns, stream.chunk)
-    fills = groups * chunks if chunks > 1 else 1
-    filled = groups * stream.columns if chunks > 1 else stream.columns
-    stages = plan_stages(machine, stream)
-    # Read-outs of a group share the visit of the next fill, if there is one.
-    visits = fills + (groups if chunks == 1 else 1) + len(stages) - 1
-    beyond_turn = max(0, 2 * t.nMODCH - t.nRCDRDMAC)
-    last = rows if len(stages) == 1 else rows - stages[-2]
-    return GemvCost(
-        rows * stream.columns * t.nCCDL,
-        (stream.dram_rows - 1) * _turn_cycles(machine),
-        visits * beyond_turn + (filled + 2 * rows) * t.nCCDS,
-        0 if not stream.partial else _addition(machine, stream, last).cycles,
-    )
+    rows, stages = stream.total_rows, plan_stages(machine, stream)
+    under_turn = t.nRCDRDMAC
+    visits = 0
+    before, buffered = 0, (-1, 0)  # rows to be read out, the chunk in the buffer
+    for group in stream.groups():
+        for index, chunk in enumerate(group):
+            registers = 0 if index else before + chunk.rows
+            if buffered != (chunk.first_column, chunk.columns):
+                buffered = (chunk.first_column, chunk.columns)
+                registers += chunk.columns
+            if registers:
+                # A visit where a row ends anyway begins when the next one is being opened.
+                hidden = under_turn if chunk.position % stream.row_columns == 0 else 0
+                visits += max(0, 2 * t.nMODCH + registers * t.nCCDS - hidden)
+        before = group[0].rows
+    # The last group's rows are read out under row turns, but for the last stage.
+    inside = len([end for end in stages if end > stages[-1] - before]) - 1
+    visits += inside * max(0, 2 * t.nMODCH - under_turn) + before * t.nCCDS + t.nMODCH
+    macs, turns = rows * stream.columns * t.nCCDL, (stream.dram_rows - 1) * _turn_cycles(machine)
+    additions = _additions_after_banks(machine, stream, stages, macs + turns + visits) if stream.partial else 0
+    return GemvCost(macs, turns, visits, additions)
 
 
+def _additions_after_banks(machine: Machine, stream: WeightStream, stages: Sequence[int], banks: int) -> int:
+    """For how long the vector unit adds partial sums when the banks, which take ``banks`` cycles, are done."""
+    end = first = 0
+    for stage in stages:
+        delivered = banks * stage // stages[-1]
+        end = max(end, delivered) + _addition(machine, stream, stage - first).cycles
+        first = stage
+    return end - banks
+
+
+CLEAR = 0.98
+"""What takes less scratch, rounds less and wastes no rows is left only for what costs less than this part of it: the
+model is of first order."""
+VARIANTS: tuple[tuple[Order, bool], ...] = (("outputs", True), ("inputs", False), ("inputs", True))
+"""Orders, and whether groups are padded, that are tried beside the plain ones."""
+
+
+@cache
 def first_choice(machine: Machine, shape: GemvShape) -> GemvChoice:
-    """What the cost model chooses; the smaller number of parts where two cost the same."""
-    return min(legal_parts(machine, shape), key=lambda choice: gemv_cost(machine, shape, choice).cycles)
+    """What the cost model chooses: a number of parts, the smaller one where two cost the same; inputs outermost or
+    groups padded if that is clearly faster.
+    """
+
+    def cost(choice: GemvChoice) -> int:
+        return gemv_cost(machine, shape, choice).cycles
+
+    plain = legal_parts(machine, shape)
+    best = min(plain, key=cost)
+    variants = [replace(choice, order=order, padded=padded) for choice in plain for order, padded in VARIANTS]
+    legal = [choice for choice in variants if illegal(machine, shape, choice) is None]
+    other = min(legal, key=cost)
+    return other if cost(other) < CLEAR * cost(best) else best
 
 
 def plan_stages(machine: Machine, stream: WeightStream) -> list[int]:
     """The results before which the stages of a stream end, in order.
 
-    One stage unless there are partial sums. Then every slice but the last is one, and of the last slice each stage is
-    as long as can be added up while the banks compute what comes after it; the last is the shortest that ends with a
-    row turn.
+    One stage unless there are partial sums. Then the last slice's stages are as long as can be added up while the banks
+    compute what comes after them; the last is the shortest that ends with a row turn. Of several slices each has
+    stages whose results take at most a part in 16 of the scratch.
     """
+    ends = _last_slice_stages(machine, stream)
+    if stream.slices == 1:
+        return ends
     rows = stream.total_rows
-    before = [slice_ * rows for slice_ in range(1, stream.slices)]
-    start = (stream.slices - 1) * rows
-    return [*before, *(start + end for end in _last_slice_stages(machine, stream))]
+    most = machine.scratch.bytes_per_channel // 16 // machine.organisation.column_bytes
+    step = max(1, most // stream.group) * stream.group
+    inside = [*range(step, rows, step), rows]
+    if stream.choice.stages == 0:
+        ends = sorted({*ends, *(end for end in inside if end < ends[0])})
+    return [
+        *(slice_ * rows + end for slice_ in range(stream.slices - 1) for end in inside),
+        *((stream.slices - 1) * rows + end for end in ends),
+    ]
 
 
 def _last_slice_stages(machine: Machine, stream: WeightStream) -> list[int]:

@@ -51,14 +51,29 @@ WORDS = {"token": TOKEN, "position": POSITION}
 """Argument words of the graph's inputs."""
 
 
+@dataclass(frozen=True)
+class ChosenGemv:
+    """What was chosen for the GEMVs of one shape; each is named after the first of the operations that it does."""
+
+    choice: GemvChoice
+    operations: tuple[str, ...]
+
+
 @dataclass
 class Lowered:
-    """What lowering produces: tasks in sequential order, placements in DRAM, decisions, the logits tensor."""
+    """What lowering produces: tasks in sequential order, placements in DRAM, decisions, the logits tensor.
+
+    ``heads``, ``attention``: shape and choice of every layer's attention; ``gemvs``: the operations of each shape of
+    GEMV whose choice is open, by their labels, and what was chosen for it.
+    """
 
     tasks: list[Task]
     streams: list[WeightStream]
     parameters: ParameterRows
     kv: KVLayout
+    heads: HeadShape
+    attention: AttentionChoice
+    gemvs: dict[GemvShape, ChosenGemv]
     decisions: list[Decision]
     zeros: ScratchBuffer
     logits_shard: int
@@ -128,7 +143,8 @@ class _Lowering:
         self.machine, self.graph, self.optimisations, self.choices = machine, graph, optimisations, choices
         self.column_bytes, self.lanes = machine.organisation.column_bytes, machine.bank_unit.lanes
         _, self.heads, _, _ = attention_geometry(graph)
-        chosen = choices.attention or attention.first_choice(machine, head_shape(graph, max_context))
+        self.heads_shape = head_shape(graph, max_context)
+        chosen = choices.attention or attention.first_choice(machine, self.heads_shape)
         if not optimisations.channels_grouped:
             chosen = replace(chosen, groups=1)
         self.kv = kv_layout(machine, graph, max_context, chosen)
@@ -139,6 +155,7 @@ class _Lowering:
         self.tasks: list[Task] = []
         self.streams: list[WeightStream] = []
         self.stream_of: dict[str, tuple[WeightStream, int]] = {}
+        self.gemvs: dict[GemvShape, tuple[GemvChoice, list[str]]] = {}
         self.next_row = 0
         self.decisions: list[Decision] = []
         self.zeros = ScratchBuffer("zeros", self.column_bytes)
@@ -171,6 +188,9 @@ class _Lowering:
             self.streams,
             parameters,
             self.kv,
+            self.heads_shape,
+            self.attention_choice,
+            {shape: ChosenGemv(choice, tuple(ops)) for shape, (choice, ops) in self.gemvs.items()},
             self.decisions,
             self.zeros,
             shard_elements(self.machine, vocabulary),
@@ -290,6 +310,7 @@ class _Lowering:
                 )
         else:
             stream = self._place(names, outputs, k, self._choice(shape))
+            self.gemvs.setdefault(shape, (stream.choice, []))[1].append(label_of(first))
         why = AS_READ_OUT if shape.read_out else self._why(shape)
         for op, m in zip(ops, outputs, strict=True):
             task = "gemv " + "+".join(names)
@@ -314,6 +335,8 @@ class _Lowering:
 
     def _choice(self, shape: GemvShape) -> GemvChoice:
         choice = self.choices.gemv.get(shape) or first_choice(self.machine, shape)
+        if not self.optimisations.rows_opened_ahead:
+            choice = replace(choice, padded=False)  # no visit would hide under the row turn that padding buys
         if self.optimisations.inputs_split or not placed(self.machine, shape, choice).partial:
             return choice
         return plain_gemv(self.machine)

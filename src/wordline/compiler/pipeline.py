@@ -19,6 +19,7 @@ from wordline.compiler.memory import plan_scratch
 from wordline.compiler.optimisations import ALL, Optimisations
 from wordline.compiler.plain import simplified
 from wordline.compiler.synchronise import synchronise
+from wordline.compiler.tuning import Tuning, tune
 from wordline.errors import WordlineError
 from wordline.frontend.load import ImportedModel, load_model
 from wordline.graph.ir import Graph
@@ -38,14 +39,35 @@ def compile_graph(
     machine: Machine,
     max_context: int,
     progress: Progress = silent,
+    *,
     choices: Choices = FIRST_CHOICES,
     optimisations: Optimisations = ALL,
+    tuning: Tuning | None = None,
 ) -> Compiled:
     """Compile a decode step (batch 1) for ``machine`` and contexts up to ``max_context`` tokens.
+
+    ``choices``: what to do where several things can be done. ``tuning``: search for better ones than those.
 
     Raises ``WordlineError``: "scratch-full", "device-full", "kv-layout" and what the passes refuse.
     """
     _check_weights(graph, machine, max_context)
+
+    def compile_with(made: Choices) -> Compiled:
+        return _compile_smaller(graph, machine, max_context, optimisations, made, progress)
+
+    first = compile_with(choices)
+    return first if tuning is None else tune(first, tuning, compile_with, progress)
+
+
+def _compile_smaller(
+    graph: Graph,
+    machine: Machine,
+    max_context: int,
+    optimisations: Optimisations,
+    choices: Choices,
+    progress: Progress,
+) -> Compiled:
+    """The fastest program that fits, with no more than ``optimisations``."""
     while True:
         try:
             return _compile(graph, machine, max_context, optimisations, choices, progress)
@@ -124,17 +146,19 @@ def compile_model(
     context: int | None = None,
     progress: Progress = silent,
     dump: Path | None = None,
+    tuning: Tuning | None = None,
 ) -> ArtifactContents:
     """Load a model (GGUF, Hugging Face directory, config.json) and compile its decode step for ``machine``.
 
     ``context``: tokens a session may reach; default the model's maximum. ``dump``: folder for the text of every level.
+    ``tuning``: search for better choices than the cost model's.
     """
     progress("importing the model")
     model = load_model(source)
     if context is None:
         context = int(model.metadata["max_context"])
     check_context(model, context, str(source))
-    compiled = compile_graph(model.graph, machine, context, progress)
+    compiled = compile_graph(model.graph, machine, context, progress, tuning=tuning)
     if dump is not None:
         progress("writing the intermediate representations")
         dump_ir(compiled, dump)
