@@ -62,12 +62,12 @@ std::optional<std::shared_ptr<wordline::Explanation>> optional_explanation(const
     return std::const_pointer_cast<wordline::Explanation>(result.explanation);
 }
 
-nb::list trace_list(const TimingResult& result) {
-    nb::list entries;
-    for (const wordline::TraceEntry& e : result.trace) {
-        entries.append(nb::make_tuple(e.cycle, e.channel, wordline::dram_command_names[static_cast<std::size_t>(e.command)], e.bank, e.row, e.column));
-    }
-    return entries;
+Counts trace_table(const TimingResult& result) {
+    return table(result.trace.size(), 6, [&](std::size_t row, std::int64_t* out) {
+        const wordline::TraceEntry& e = result.trace[row];
+        const std::array<std::int64_t, 6> fields{e.cycle, e.channel, static_cast<std::int64_t>(e.command), e.bank, e.row, e.column};
+        std::copy(fields.begin(), fields.end(), out);
+    });
 }
 
 nb::list access_list(const TimingResult& result) {
@@ -184,7 +184,8 @@ void bind_timing(nb::module_& m) {
         .def_prop_ro("accesses", &access_list, "(cycle, channel, command or WAIT, count, bank, row) of every burst and wait, if asked for.")
         .def_prop_ro("explanation", &optional_explanation,
                      "What held every event and the critical path, or None if it was not asked for.")
-        .def_prop_ro("trace", &trace_list, "(cycle, channel, command, bank, row, column) of every DRAM command, if it was asked for.");
+        .def_prop_ro("trace", &trace_table, nb::rv_policy::automatic,
+                     "[commands, 6]: cycle, channel, index in DRAM_COMMANDS, bank, row and column of every DRAM command, if it was asked for.");
 
     nb::class_<Model>(m, "TimingModel", "Cycle model of device programs (profile `corrected`).")
         .def(nb::init<const nb::dict&>(), nb::arg("machine"))

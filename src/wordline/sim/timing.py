@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,26 +19,13 @@ from wordline.isa.declare import Engine
 from wordline.isa.program import Program
 from wordline.machines import Machine
 from wordline.sim.critical_path import CriticalPath
+from wordline.sim.issued_commands import IssuedCommands
 
 CAUSES: tuple[str, ...] = tuple(_native.CAUSES)
 """What a cycle of a channel is spent on, in the order of every array of causes (meanings: ``docs/timing.md``)."""
 
 DRAM_COMMANDS: tuple[str, ...] = tuple(_native.DRAM_COMMANDS)
 """Names of the commands that a channel issues."""
-
-
-class IssuedCommand(NamedTuple):
-    """One DRAM command; ``bank``, ``row`` and ``column`` are -1 where it has none.
-
-    ``column`` is the buffer column of WRGB and the accumulator of WRMAC16 and RDMAC16.
-    """
-
-    cycle: int
-    channel: int
-    command: str
-    bank: int
-    row: int
-    column: int
 
 
 @dataclass(frozen=True)
@@ -124,7 +110,8 @@ class TimingResult:
     tck_ns: float
     channels: tuple[ChannelTime, ...]
     streams: tuple[StreamTime, ...]
-    trace: tuple[IssuedCommand, ...]
+    trace: IssuedCommands
+    """Empty unless it was asked for."""
     simulated_channels: int
     """How many channels were simulated; the others have streams that cannot differ from them."""
     shared_segments: int
@@ -247,14 +234,13 @@ def convert_result(result: _native.TimingResult, tck_ns: float) -> TimingResult:
         )
     )
     streams = tuple(StreamTime(stream) for stream in result.streams)
-    trace = tuple(IssuedCommand(*entry) for entry in result.trace)
     recorded = result.explanation
     return TimingResult(
         result.cycles,
         tck_ns,
         channels,
         streams,
-        trace,
+        IssuedCommands(np.asarray(result.trace), DRAM_COMMANDS),
         result.simulated_channels,
         result.shared_segments,
         None if recorded is None else CriticalPath.of(recorded, result.cycles, DRAM_COMMANDS),
